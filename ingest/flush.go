@@ -1,0 +1,102 @@
+package ingest
+
+import (
+	"time"
+
+	"github.com/spillway-mq/spillway/internal/record"
+	"github.com/spillway-mq/spillway/internal/segment"
+	"github.com/spillway-mq/spillway/internal/topic"
+)
+
+// What makes a flush full. A flush is what a worker holds in memory three times
+// (one fills, one is encoded, one is committed), so these bound its memory.
+const (
+	maxTopicBytes  = 8 << 20  // of records of one topic
+	maxFlushBytes  = 16 << 20 // of records
+	maxFlushCount  = 400_000  // records; each costs an index entry of 40 bytes
+	storedFlushAge = 50 * time.Millisecond
+)
+
+// flush is what a worker commits together: all records of the messages after
+// the previous flush, up to and including message last.
+type flush struct {
+	last     uint64
+	lastTime time.Time
+	topics   []*topicRecords // in order of first appearance
+	index    map[string]*topicRecords
+	seen     map[string]segment.Producer
+	due      time.Time // zero: nothing waits
+	counts   Counts
+	groups   []*group
+}
+
+// topicRecords are the records of one topic in a flush, in source order.
+type topicRecords struct {
+	name string
+	set  *record.Set
+}
+
+// group is the records of a flush for one segment.
+type group struct {
+	topic    string
+	segment  *segment.Segment
+	set      *record.Set
+	prepared *segment.Prepared
+	outcome  segment.Outcome
+}
+
+func newFlush() *flush {
+	return &flush{index: map[string]*topicRecords{}, seen: map[string]segment.Producer{}}
+}
+
+func (f *flush) empty() bool { return f.last == 0 }
+
+// of returns the records of a topic, to append to.
+func (f *flush) of(name string) *topicRecords {
+	t := f.index[name]
+	if t == nil {
+		t = &topicRecords{name: name, set: &record.Set{}}
+		f.index[name] = t
+		f.topics = append(f.topics, t)
+	}
+	return t
+}
+
+// full tells whether no more messages should be added.
+func (f *flush) full() bool {
+	total, count := 0, 0
+	for _, t := range f.topics {
+		if len(t.set.Data) >= maxTopicBytes {
+			return true
+		}
+		total += len(t.set.Data)
+		count += len(t.set.Recs)
+	}
+	return total >= maxFlushBytes || count >= maxFlushCount
+}
+
+// wait makes the flush due at the latest at a time.
+func (f *flush) wait(until time.Time) {
+	if f.due.IsZero() || until.Before(f.due) {
+		f.due = until
+	}
+}
+
+// route divides a topic's records by the layout. A single live segment takes
+// them as they are.
+func route(set *record.Set, l topic.Layout) (map[topic.SegmentID]*record.Set, error) {
+	if len(l.Live) == 1 {
+		return map[topic.SegmentID]*record.Set{l.Live[0].ID: set}, nil
+	}
+	sets := map[topic.SegmentID]*record.Set{}
+	for _, r := range set.Recs {
+		id := l.Route(r.Slot)
+		if sets[id] == nil {
+			sets[id] = &record.Set{}
+		}
+		if err := sets[id].Copy(set, r); err != nil {
+			return nil, err
+		}
+	}
+	return sets, nil
+}

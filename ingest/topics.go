@@ -1,0 +1,144 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spillway-mq/spillway/internal/filer"
+	"github.com/spillway-mq/spillway/internal/filer/commitlog"
+	"github.com/spillway-mq/spillway/internal/segment"
+	"github.com/spillway-mq/spillway/internal/topic"
+)
+
+// Bounds of what is remembered of topics.
+const (
+	maxOpenTopics = 20_000
+	missingFor    = time.Second // how long a topic is taken as missing after a look
+	maxMissing    = 10_000
+)
+
+// openTopic is a topic with its layout in force and the segments used so far.
+type openTopic struct {
+	*segment.Topic
+	layout topic.Layout
+
+	mu       sync.Mutex
+	segments map[topic.SegmentID]*segment.Segment
+}
+
+func (t *openTopic) segment(ctx context.Context, id topic.SegmentID) (*segment.Segment, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.segments[id]; s != nil {
+		return s, nil
+	}
+	s, err := t.Topic.Segment(ctx, id)
+	if err == nil {
+		t.segments[id] = s
+	}
+	return s, err
+}
+
+// topics remembers open topics. What it remembers may be out of date; a commit
+// that meets a seal, or a segment that is gone, forgets the topic.
+type topics struct {
+	store      *segment.Store
+	autoCreate bool
+	group      string
+	now        func() time.Time
+
+	mu      sync.Mutex
+	open    map[string]*openTopic
+	missing map[string]time.Time
+}
+
+// refused is why a message cannot go to the topic that it names.
+type refused struct{ reason string }
+
+func (r *refused) Error() string { return r.reason }
+
+// get opens a topic. *refused: there is none, and the message is unrouted.
+func (ts *topics) get(ctx context.Context, name string) (*openTopic, error) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t := ts.open[name]; t != nil {
+		return t, nil
+	}
+	if at, ok := ts.missing[name]; ok && ts.now().Sub(at) < missingFor {
+		return nil, &refused{fmt.Sprintf("no topic %q", name)}
+	}
+	t, err := ts.load(ctx, name)
+	var why *refused
+	if errors.As(err, &why) {
+		if len(ts.missing) >= maxMissing {
+			clear(ts.missing)
+		}
+		ts.missing[name] = ts.now()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(ts.open) >= maxOpenTopics {
+		clear(ts.open)
+	}
+	ts.open[name] = t
+	delete(ts.missing, name)
+	return t, nil
+}
+
+func (ts *topics) load(ctx context.Context, name string) (*openTopic, error) {
+	t, err := ts.store.Topic(ctx, name)
+	var bad *topic.NameError
+	switch {
+	case errors.As(err, &bad):
+		return nil, &refused{bad.Error()}
+	case errors.Is(err, segment.ErrDeleting):
+		return nil, &refused{fmt.Sprintf("topic %q is being deleted", name)}
+	case errors.Is(err, segment.ErrNoTopic) && (ts.autoCreate || name == topic.Unrouted):
+		t, err = ts.create(ctx, name)
+	case errors.Is(err, segment.ErrNoTopic):
+		return nil, &refused{fmt.Sprintf("no topic %q", name)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	layout, err := t.Layout(ctx)
+	if err != nil {
+		return nil, ts.vanished(ctx, t, err)
+	}
+	return &openTopic{Topic: t, layout: layout, segments: map[topic.SegmentID]*segment.Segment{}}, nil
+}
+
+func (ts *topics) create(ctx context.Context, name string) (*segment.Topic, error) {
+	def := topic.Definition{Name: name, Key: topic.KeyHeader, FlushAge: topic.Duration(topic.DefaultFlushAge), Lanes: ts.group}
+	t, err := ts.store.CreateTopic(ctx, def, 1, ts.now())
+	if errors.Is(err, segment.ErrTopicExists) {
+		return t, nil
+	}
+	return t, err
+}
+
+// vanished explains a topic whose files are gone: deleted since it was looked
+// up, or damaged.
+func (ts *topics) vanished(ctx context.Context, was *segment.Topic, err error) error {
+	if !errors.Is(err, commitlog.ErrNoLog) && !errors.Is(err, filer.ErrNotFound) {
+		return err
+	}
+	is, err2 := ts.store.Topic(ctx, was.Name)
+	if err2 == nil && is.Incarnation == was.Incarnation {
+		return err
+	}
+	return &refused{fmt.Sprintf("topic %q is being deleted", was.Name)}
+}
+
+// forget drops what is known of a topic, so that it is looked up again.
+func (ts *topics) forget(t *openTopic) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if ts.open[t.Name] == t {
+		delete(ts.open, t.Name)
+	}
+}

@@ -1,0 +1,36 @@
+// Package mutant names deliberately broken variants of the protocol. Tests
+// switch one on to prove that the simulation would notice it; nothing else may.
+// The zero Set is the correct protocol.
+package mutant
+
+// Variant is one way to break the protocol.
+type Variant string
+
+// The variants. Each breaks the rule of the protocol that its comment names.
+const (
+	// SameBytesAfterDrop reuses an uploaded chunk although some of its records
+	// were dropped since (rule 2).
+	SameBytesAfterDrop Variant = "same-bytes-after-drop"
+	// CheckpointFirst moves the checkpoint before the flush is committed (rule 15).
+	CheckpointFirst Variant = "checkpoint-first"
+	// LostReplyIsLostRace takes a create without an answer for one that lost,
+	// without looking whose entry is there (rule 1).
+	LostReplyIsLostRace Variant = "lost-reply-is-lost-race"
+	// StalePosition keeps the position and the records computed before a race
+	// was lost (rules 2 and 10).
+	StalePosition Variant = "stale-position"
+	// TailBelowHead trusts a tail, and a win, without reading head afterwards
+	// (rules 3 and 4).
+	TailBelowHead Variant = "tail-below-head"
+	// ForgetProducers does not save the producer table with the checkpoint (rule 20).
+	ForgetProducers Variant = "forget-producers"
+)
+
+// All lists the variants.
+var All = []Variant{SameBytesAfterDrop, CheckpointFirst, LostReplyIsLostRace, StalePosition, TailBelowHead, ForgetProducers}
+
+// Set is the variant that is on, if any.
+type Set struct{ On Variant }
+
+// Has tells whether v is on.
+func (s Set) Has(v Variant) bool { return s.On == v }

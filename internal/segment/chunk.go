@@ -1,0 +1,277 @@
+package segment
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/spillway-mq/spillway/internal/filer"
+	"github.com/spillway-mq/spillway/internal/filer/commitlog"
+	"github.com/spillway-mq/spillway/internal/record"
+	"github.com/spillway-mq/spillway/internal/topic"
+)
+
+// SourcePosition says how far a source is taken in: everything up to At in this
+// segment's range is in the segment or its ancestors. Time is the append time
+// of the record at At: a source that shows another record there went back.
+type SourcePosition struct {
+	Source string
+	At     topic.Position
+	Time   time.Time
+}
+
+// Chunk is the state that an entry of a segment's log carries in its
+// attributes. The zero Chunk is the state before the first.
+type Chunk struct {
+	Base      uint64 // offset of the first record
+	Count     uint64 // records
+	Bytes     uint64 // of records, before compression
+	First     time.Time
+	Last      time.Time // append times; never earlier than the chunk before
+	Source    string    // the one source of all records here
+	From      uint64    // checkpoint from which the writer had read the source
+	Positions []SourcePosition
+	Load      []Bucket
+	Digest    string // "xxh64:" and 16 hex digits of the file's bytes
+	Sealed    bool   // no records; nothing can follow
+
+	Entry commitlog.Entry
+}
+
+// Bucket is the load that fell into one of [LoadBuckets] equal parts of the
+// segment's key range.
+type Bucket struct {
+	Index   int
+	Records uint64
+	Bytes   uint64
+}
+
+// LoadBuckets is into how many parts a segment's key range is divided when its
+// load is counted.
+const LoadBuckets = 64
+
+// End is the offset that the next record gets.
+func (c Chunk) End() uint64 { return c.Base + c.Count }
+
+// PositionOf is how far a source is taken in, zero if it is not known here.
+func (c Chunk) PositionOf(source string) SourcePosition {
+	for _, p := range c.Positions {
+		if p.Source == source {
+			return p
+		}
+	}
+	return SourcePosition{Source: source}
+}
+
+// Names of a chunk's attributes, after filer.AttrPrefix.
+const (
+	attrBase      = "Base"
+	attrCount     = "Count"
+	attrBytes     = "Bytes"
+	attrFirst     = "First"
+	attrLast      = "Last"
+	attrSource    = "Source"
+	attrFrom      = "From"
+	attrPositions = "Positions"
+	attrLoad      = "Load"
+	attrDigest    = "Digest"
+	attrSealed    = "Sealed"
+)
+
+// attrs encodes the chunk's state.
+func (c Chunk) attrs() filer.Attrs {
+	u := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	a := filer.Attrs{
+		attrBase: u(c.Base), attrCount: u(c.Count), attrBytes: u(c.Bytes),
+		attrFirst: formatTime(c.First), attrLast: formatTime(c.Last),
+		attrPositions: formatPositions(c.Positions),
+	}
+	if c.Sealed {
+		a[attrSealed] = "true"
+		return a
+	}
+	a[attrSource], a[attrFrom] = c.Source, u(c.From)
+	a[attrLoad], a[attrDigest] = formatLoad(c.Load), c.Digest
+	return a
+}
+
+// parseChunk decodes an entry's attributes. Errors match filer.ErrCorrupt.
+func parseChunk(e commitlog.Entry) (Chunk, error) {
+	c := Chunk{Entry: e, Source: e.Attrs[attrSource], Digest: e.Attrs[attrDigest], Sealed: e.Attrs[attrSealed] == "true"}
+	p := attrParser{attrs: e.Attrs}
+	c.Base, c.Count, c.Bytes = p.number(attrBase), p.number(attrCount), p.number(attrBytes)
+	c.First, c.Last = p.time(attrFirst), p.time(attrLast)
+	if !c.Sealed {
+		c.From = p.number(attrFrom)
+	}
+	c.Positions, c.Load = p.positions(), p.load()
+	if p.err != nil {
+		return Chunk{}, fmt.Errorf("%s: %w: %w", e.Path, filer.ErrCorrupt, p.err)
+	}
+	return c, nil
+}
+
+type attrParser struct {
+	attrs filer.Attrs
+	err   error
+}
+
+func (p *attrParser) fail(name string) {
+	if p.err == nil {
+		p.err = fmt.Errorf("attribute %s is %q", name, p.attrs[name])
+	}
+}
+
+func (p *attrParser) number(name string) uint64 {
+	n, err := strconv.ParseUint(p.attrs[name], 10, 64)
+	if err != nil {
+		p.fail(name)
+	}
+	return n
+}
+
+func (p *attrParser) time(name string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, p.attrs[name])
+	if err != nil {
+		p.fail(name)
+	}
+	return t
+}
+
+func (p *attrParser) positions() (list []SourcePosition) {
+	for _, field := range strings.Fields(p.attrs[attrPositions]) {
+		source, rest, _ := strings.Cut(field, "=")
+		at, micros, _ := strings.Cut(rest, "@")
+		pos, err := topic.ParsePosition(at)
+		us, err2 := strconv.ParseInt(micros, 10, 64)
+		if err != nil || err2 != nil || source == "" {
+			p.fail(attrPositions)
+			return nil
+		}
+		list = append(list, SourcePosition{source, pos, time.UnixMicro(us).UTC()})
+	}
+	return list
+}
+
+func (p *attrParser) load() (list []Bucket) {
+	for _, field := range strings.Fields(p.attrs[attrLoad]) {
+		var b Bucket
+		if _, err := fmt.Sscanf(field, "%d=%d/%d", &b.Index, &b.Records, &b.Bytes); err != nil || b.Index < 0 || b.Index >= LoadBuckets {
+			p.fail(attrLoad)
+			return nil
+		}
+		list = append(list, b)
+	}
+	return list
+}
+
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+func formatPositions(list []SourcePosition) string {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b SourcePosition) int { return strings.Compare(a.Source, b.Source) })
+	fields := make([]string, len(list))
+	for i, p := range list {
+		fields[i] = fmt.Sprintf("%s=%s@%d", p.Source, p.At, p.Time.UnixMicro())
+	}
+	return strings.Join(fields, " ")
+}
+
+func formatLoad(list []Bucket) string {
+	fields := make([]string, len(list))
+	for i, b := range list {
+		fields[i] = fmt.Sprintf("%d=%d/%d", b.Index, b.Records, b.Bytes)
+	}
+	return strings.Join(fields, " ")
+}
+
+func digest(data []byte) string { return fmt.Sprintf("xxh64:%016x", xxhash.Sum64(data)) }
+
+// MaxChunkFile bounds what a reader takes into memory for one chunk file.
+const MaxChunkFile = 64 << 20
+
+// ChunkError says which chunk file is wrong, and how. It matches
+// filer.ErrCorrupt.
+type ChunkError struct {
+	Path   string
+	Reason string
+}
+
+func (e *ChunkError) Error() string { return fmt.Sprintf("chunk %s: %s", e.Path, e.Reason) }
+
+// Is makes it match filer.ErrCorrupt.
+func (e *ChunkError) Is(target error) bool { return target == filer.ErrCorrupt }
+
+// Records yields the chunk's records in order, after its bytes have been
+// checked against its digest, and checks that there are as many as it says.
+func (s *Segment) Records(ctx context.Context, c Chunk) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
+		if c.Count == 0 {
+			return
+		}
+		bad := func(format string, a ...any) {
+			yield(record.Record{}, &ChunkError{c.Entry.Path, fmt.Sprintf(format, a...)})
+		}
+		data, err := s.fetch(ctx, c)
+		if err != nil {
+			yield(record.Record{}, err)
+			return
+		}
+		if got := digest(data); got != c.Digest {
+			bad("its bytes have the digest %s, its attributes say %s", got, c.Digest)
+			return
+		}
+		r, err := record.NewReader(bytes.NewReader(data))
+		if err != nil {
+			bad("%v", err)
+			return
+		}
+		n := uint64(0)
+		for ; ; n++ {
+			rec, err := r.Next()
+			if err == io.EOF { //nolint:errorlint // the Reader's contract is io.EOF itself
+				break
+			}
+			if err != nil {
+				bad("record %d: %v", n, err)
+				return
+			}
+			if !yield(rec, nil) {
+				return
+			}
+		}
+		if n != c.Count {
+			bad("it holds %d records, its attributes say %d", n, c.Count)
+		}
+	}
+}
+
+func (s *Segment) fetch(ctx context.Context, c Chunk) (data []byte, err error) {
+	if c.Entry.Size > MaxChunkFile {
+		return nil, &ChunkError{c.Entry.Path, fmt.Sprintf("it has %d bytes, more than a chunk can have", c.Entry.Size)}
+	}
+	if len(c.Entry.Blobs) == 0 {
+		return c.Entry.Content, nil
+	}
+	err = filer.Retry(ctx, func(ctx context.Context) error {
+		r, err := s.topic.store.Filer.Open(ctx, c.Entry.Entry, 0)
+		if err != nil {
+			return err
+		}
+		defer r.Close() //nolint:errcheck // read-only
+		data, err = io.ReadAll(io.LimitReader(r, MaxChunkFile+1))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read chunk %s: %w", c.Entry.Path, err)
+	}
+	return data, nil
+}

@@ -1,0 +1,139 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path"
+	"time"
+
+	"github.com/spillway-mq/spillway/internal/cursor"
+	"github.com/spillway-mq/spillway/internal/filer"
+	"github.com/spillway-mq/spillway/internal/filer/commitlog"
+	"github.com/spillway-mq/spillway/internal/topic"
+)
+
+// ErrSealed: the segment takes no more records; its children do.
+var ErrSealed = errors.New("segment is sealed")
+
+// Segment is a handle on one segment. It remembers the tail that it has seen;
+// one goroutine at a time may append with it.
+type Segment struct {
+	topic.Segment
+	topic  *Topic
+	log    *commitlog.Log
+	tail   Chunk
+	loaded bool
+}
+
+func (t *Topic) segmentDir(id topic.SegmentID) string {
+	return path.Join(t.Dir(), "segments", string(id))
+}
+
+func (t *Topic) descriptor(id topic.SegmentID) cursor.File[topic.Segment] {
+	return cursor.At[topic.Segment](t.store.Filer, path.Join(t.segmentDir(id), "segment.json"))
+}
+
+// createSegment writes a segment's description and the head of its log. One
+// that exists is used as it is (rule 26).
+func (t *Topic) createSegment(ctx context.Context, seg topic.Segment) error {
+	if err := t.store.log(t.segmentDir(seg.ID), ".avro").Init(ctx); err != nil {
+		return err
+	}
+	_, err := t.descriptor(seg.ID).Create(ctx, seg)
+	if errors.Is(err, filer.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// Segment opens a segment of the topic.
+func (t *Topic) Segment(ctx context.Context, id topic.SegmentID) (*Segment, error) {
+	seg, _, err := t.descriptor(id).Load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("segment %s of topic %q: %w", id, t.Name, err)
+	}
+	if seg.ID != id || !seg.Range.Valid() {
+		return nil, fmt.Errorf("%s describes segment %s with range %s: %w", t.descriptor(id).Path(), seg.ID, seg.Range, filer.ErrCorrupt)
+	}
+	return &Segment{Segment: seg, topic: t, log: t.store.log(t.segmentDir(id), ".avro")}, nil
+}
+
+// Tail finds the segment's last chunk, from the last one this handle has seen.
+func (s *Segment) Tail(ctx context.Context) (Chunk, error) {
+	e, err := s.log.Tail(ctx, s.tail.Entry)
+	if err != nil {
+		return Chunk{}, err
+	}
+	return s.moveTo(e)
+}
+
+// moveTo makes an entry the tail that the handle knows.
+func (s *Segment) moveTo(e commitlog.Entry) (Chunk, error) {
+	c := Chunk{}
+	if e.ID != "" {
+		var err error
+		if c, err = parseChunk(e); err != nil {
+			return Chunk{}, err
+		}
+	}
+	s.tail, s.loaded = c, true
+	return c, nil
+}
+
+// Chunks yields the segment's chunks from number n (or head) on, the seal too.
+func (s *Segment) Chunks(ctx context.Context, n uint64) iter.Seq2[Chunk, error] {
+	return func(yield func(Chunk, error) bool) {
+		for e, err := range s.log.Entries(ctx, n) {
+			var c Chunk
+			if err == nil {
+				c, err = parseChunk(e)
+			}
+			if !yield(c, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Seal ends the segment: it appends the entry after which there is none. The
+// seal carries the composed final positions (rule 11). Sealing a sealed segment
+// is no error.
+func (s *Segment) Seal(ctx context.Context, now time.Time) error {
+	tail, err := s.Tail(ctx)
+	if err != nil {
+		return err
+	}
+	for !tail.Sealed {
+		at := later(tail.Last, now.UTC().Truncate(time.Microsecond))
+		seal := Chunk{Base: tail.End(), First: at, Last: at, Positions: tail.Positions, Sealed: true}
+		e, err := s.log.Append(ctx, tail.Entry, filer.File{ID: filer.NewID(), Attrs: seal.attrs()})
+		if tail, err = s.outcome(ctx, e, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outcome turns the result of an append into the tail to go on from. Lost and
+// void entries are no errors here: the caller computes again from the new tail.
+func (s *Segment) outcome(ctx context.Context, won commitlog.Entry, err error) (Chunk, error) {
+	var lost *commitlog.LostError
+	switch {
+	case err == nil:
+		return s.moveTo(won)
+	case errors.As(err, &lost):
+		return s.moveTo(lost.Winner)
+	case errors.Is(err, commitlog.ErrVoid):
+		return s.Tail(ctx)
+	}
+	return Chunk{}, err
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

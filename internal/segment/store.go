@@ -1,0 +1,241 @@
+// Package segment is the store of topics on the filer: their definitions,
+// layouts and segments, appending to segments exactly once, and reading them
+// back. docs/FORMAT.md describes the files.
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"sort"
+	"time"
+
+	"github.com/spillway-mq/spillway/internal/cursor"
+	"github.com/spillway-mq/spillway/internal/filer"
+	"github.com/spillway-mq/spillway/internal/filer/commitlog"
+	"github.com/spillway-mq/spillway/internal/mutant"
+	"github.com/spillway-mq/spillway/internal/record"
+	"github.com/spillway-mq/spillway/internal/topic"
+)
+
+// Errors about topics.
+var (
+	ErrNoTopic     = errors.New("no such topic")
+	ErrTopicExists = errors.New("topic exists already")
+	ErrDeleting    = errors.New("topic is being deleted")
+)
+
+// Store is everything of Spillway in one bucket of a filer. It keeps no state
+// of its own; copies and concurrent use are fine.
+type Store struct {
+	Filer  filer.Store
+	Bucket string
+	Codec  string // of chunk files; "" is zstandard
+	Logger *slog.Logger
+	Mutant mutant.Set
+}
+
+// NewStore returns the store in a bucket.
+func NewStore(f filer.Store, bucket string) *Store {
+	return &Store{Filer: f, Bucket: bucket, Codec: record.CodecZstd, Logger: slog.New(slog.DiscardHandler)}
+}
+
+// Root is the bucket's folder.
+func (s *Store) Root() string { return path.Join("/buckets", s.Bucket) }
+
+func (s *Store) topicsDir() string           { return path.Join(s.Root(), "topics") }
+func (s *Store) topicDir(name string) string { return path.Join(s.topicsDir(), name) }
+
+func (s *Store) definition(name string) cursor.File[topic.Definition] {
+	return cursor.At[topic.Definition](s.Filer, path.Join(s.topicDir(name), "topic.json"))
+}
+
+func (s *Store) log(dir, ext string) *commitlog.Log {
+	l := commitlog.New(s.Filer, dir, ext)
+	l.Mutant, l.Logger = s.Mutant, s.Logger
+	return l
+}
+
+// Topic is a topic as it was when it was looked up.
+type Topic struct {
+	topic.Definition
+	store   *Store
+	version cursor.Version
+}
+
+// Dir is the folder of this incarnation of the topic.
+func (t *Topic) Dir() string { return path.Join(t.store.topicDir(t.Name), t.Incarnation) }
+
+// Topic looks a topic up. ErrNoTopic and ErrDeleting are typed; a name that
+// cannot be one is a *topic.NameError.
+func (s *Store) Topic(ctx context.Context, name string) (*Topic, error) {
+	if err := topic.CheckName(name); err != nil {
+		return nil, err
+	}
+	def, version, err := s.definition(name).Load(ctx)
+	switch {
+	case errors.Is(err, filer.ErrNotFound):
+		return nil, fmt.Errorf("topic %q: %w", name, ErrNoTopic)
+	case err != nil:
+		return nil, fmt.Errorf("topic %q: %w", name, err)
+	case def.State == topic.StateDeleting:
+		return &Topic{def, s, version}, fmt.Errorf("topic %q: %w", name, ErrDeleting)
+	}
+	return &Topic{def, s, version}, nil
+}
+
+// Topics lists the definitions of all topics, by name, including those that are
+// being deleted.
+func (s *Store) Topics(ctx context.Context) ([]topic.Definition, error) {
+	var defs []topic.Definition
+	for after := ""; ; {
+		var page []filer.Entry
+		err := filer.Retry(ctx, func(ctx context.Context) (err error) {
+			page, err = s.Filer.List(ctx, s.topicsDir(), after, 0)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list topics: %w", err)
+		}
+		for _, e := range page {
+			def, _, err := s.definition(e.Name()).Load(ctx)
+			if errors.Is(err, filer.ErrNotFound) {
+				continue // a folder whose topic.json was never made, or is gone
+			}
+			if err != nil {
+				return nil, err
+			}
+			defs = append(defs, def)
+		}
+		if len(page) == 0 {
+			return defs, nil
+		}
+		after = page[len(page)-1].Name()
+	}
+}
+
+// CreateTopic makes a topic with n segments of equal key range. Everything is
+// written under a random incarnation first; topic.json, created exclusively, is
+// what makes it exist. ErrTopicExists and ErrDeleting are typed.
+func (s *Store) CreateTopic(ctx context.Context, def topic.Definition, n int, now time.Time) (*Topic, error) {
+	def.Incarnation, def.State, def.Created = filer.Token(8), topic.StateLive, now.UTC().Truncate(time.Microsecond)
+	if err := def.Validate(); err != nil {
+		return nil, err
+	}
+	if old, err := s.Topic(ctx, def.Name); err == nil {
+		return old, fmt.Errorf("topic %q: %w", def.Name, ErrTopicExists)
+	} else if !errors.Is(err, ErrNoTopic) {
+		return nil, err
+	}
+	t := &Topic{Definition: def, store: s}
+	if err := t.build(ctx, n); err != nil {
+		return nil, fmt.Errorf("create topic %q: %w", def.Name, err)
+	}
+	version, err := s.definition(def.Name).Create(ctx, def)
+	if errors.Is(err, filer.ErrExists) {
+		// Somebody else was first; what was built here is garbage.
+		if err := s.deleteTree(ctx, t.Dir()); err != nil {
+			s.Logger.Warn("could not remove what a lost race left behind", "dir", t.Dir(), "err", err)
+		}
+		old, err := s.Topic(ctx, def.Name)
+		if err != nil {
+			return nil, err
+		}
+		return old, fmt.Errorf("topic %q: %w", def.Name, ErrTopicExists)
+	}
+	t.version = version
+	return t, err
+}
+
+// build writes the first layout and its segments.
+func (t *Topic) build(ctx context.Context, n int) error {
+	layout := topic.Layout{At: t.Created, Edit: topic.Edit{Kind: "create", Reason: "topic created", Parents: []topic.SegmentID{}}}
+	for i, r := range topic.Divide(n) {
+		id := topic.SegmentID(fmt.Sprintf("%08d-%02d-%s", 0, i, filer.Token(8)))
+		seg := topic.Segment{ID: id, Range: r, Parents: []topic.SegmentID{}, Floors: []topic.Floor{}, Created: t.Created}
+		if err := t.createSegment(ctx, seg); err != nil {
+			return err
+		}
+		layout.Live = append(layout.Live, topic.Live{ID: id, Range: r})
+	}
+	layout.Edit.Children = layout.Live
+	return t.createLayout(ctx, layout)
+}
+
+// DeleteTopic deletes a topic and all its data: it marks the topic, seals its
+// live segments, deletes their heads, then the rest (rule 29). Run again after
+// a crash, it finishes.
+func (s *Store) DeleteTopic(ctx context.Context, name string, now time.Time) error {
+	t, err := s.Topic(ctx, name)
+	if err != nil && !errors.Is(err, ErrDeleting) {
+		return err
+	}
+	if t.State == topic.StateLive {
+		t.State = topic.StateDeleting
+		if t.version, err = s.definition(name).Save(ctx, t.Definition, t.version); err != nil {
+			return err
+		}
+	}
+	if err := t.sealAll(ctx, now); err != nil {
+		return err
+	}
+	if err := s.deleteTree(ctx, t.Dir()); err != nil {
+		return err
+	}
+	return s.definition(name).Delete(ctx, t.version)
+}
+
+// sealAll seals every segment that still takes records and removes all heads,
+// so that no late writer can win in a folder that is about to go.
+func (t *Topic) sealAll(ctx context.Context, now time.Time) error {
+	segments, err := t.Segments(ctx)
+	if errors.Is(err, commitlog.ErrNoLog) || errors.Is(err, filer.ErrNotFound) {
+		return nil // an earlier deletion got this far
+	}
+	if err != nil {
+		return err
+	}
+	for _, seg := range segments {
+		if err := seg.Seal(ctx, now); err != nil && !errors.Is(err, commitlog.ErrNoLog) {
+			return err
+		}
+		head := path.Join(seg.log.Dir(), "head")
+		if err := filer.Retry(ctx, func(ctx context.Context) error { return t.store.Filer.Delete(ctx, head, "") }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) deleteTree(ctx context.Context, dir string) error {
+	return filer.Retry(ctx, func(ctx context.Context) error { return s.Filer.DeleteTree(ctx, dir) })
+}
+
+// Segments opens every segment that the topic ever had and whose description is
+// still there, parents before children.
+func (t *Topic) Segments(ctx context.Context) ([]*Segment, error) {
+	layouts, err := t.Layouts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ids []topic.SegmentID
+	for _, l := range layouts {
+		for _, child := range l.Edit.Children {
+			if !l.Pending {
+				ids = append(ids, child.ID)
+			}
+		}
+	}
+	sort.Slice(ids, func(i, j int) bool { return ids[i] < ids[j] })
+	segments := make([]*Segment, 0, len(ids))
+	for _, id := range ids {
+		seg, err := t.Segment(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		segments = append(segments, seg)
+	}
+	return segments, nil
+}

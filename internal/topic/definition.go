@@ -1,0 +1,106 @@
+package topic
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Limits and defaults of a topic's settings.
+const (
+	DefaultFlushAge = time.Second
+	MinFlushAge     = 10 * time.Millisecond
+	MaxFlushAge     = 10 * time.Minute
+)
+
+// State of a topic.
+type State string
+
+// A topic is live until its deletion starts.
+const (
+	StateLive     State = "live"
+	StateDeleting State = "deleting"
+)
+
+// Definition is what a topic is: its topic.json.
+type Definition struct {
+	Name        string    `json:"name"`
+	Incarnation string    `json:"incarnation"` // random; its folder's name
+	State       State     `json:"state"`
+	Key         Key       `json:"key"`
+	FlushAge    Duration  `json:"flush_age"` // how long a record may wait for its flush
+	Lanes       string    `json:"lanes"`     // lane group
+	Created     time.Time `json:"created"`
+}
+
+// Validate reports everything that is wrong with the definition.
+func (d Definition) Validate() error {
+	errs := []error{CheckName(d.Name), CheckGroup(d.Lanes)}
+	if _, err := ParseKey(string(d.Key)); err != nil {
+		errs = append(errs, err)
+	}
+	if age := time.Duration(d.FlushAge); age < MinFlushAge || age > MaxFlushAge {
+		errs = append(errs, fmt.Errorf("flush age %s: want %s to %s", age, MinFlushAge, MaxFlushAge))
+	}
+	return errors.Join(errs...)
+}
+
+// Duration is a time.Duration that is a string in JSON ("1s").
+type Duration time.Duration
+
+// MarshalText gives "1s".
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}
+
+// Key says what of a record is its partition key: "header" (the key that it was
+// published with), "none" (records are spread evenly), or "json:" and a JSON
+// pointer (RFC 6901) into the value.
+type Key string
+
+// The kinds of Key that are not pointers.
+const (
+	KeyHeader Key = "header"
+	KeyNone   Key = "none"
+	keyJSON       = "json:"
+)
+
+// ParseKey checks a key setting.
+func ParseKey(s string) (Key, error) {
+	if s == string(KeyHeader) || s == string(KeyNone) {
+		return Key(s), nil
+	}
+	pointer, ok := strings.CutPrefix(s, keyJSON)
+	if !ok {
+		return "", fmt.Errorf("partition key %q: want header, none or json:/pointer", s)
+	}
+	if !strings.HasPrefix(pointer, "/") {
+		return "", fmt.Errorf("partition key %q: a JSON pointer starts with /", s)
+	}
+	for i, c := range pointer {
+		if c == '~' && (i+1 == len(pointer) || pointer[i+1] != '0' && pointer[i+1] != '1') {
+			return "", fmt.Errorf("partition key %q: in a JSON pointer ~ is written ~0 and / is written ~1", s)
+		}
+	}
+	return Key(s), nil
+}
+
+// Pointer returns the reference tokens of a JSON pointer key, unescaped, or nil
+// for the other kinds.
+func (k Key) Pointer() []string {
+	pointer, ok := strings.CutPrefix(string(k), keyJSON)
+	if !ok {
+		return nil
+	}
+	tokens := strings.Split(pointer, "/")[1:]
+	for i, t := range tokens {
+		tokens[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(t)
+	}
+	return tokens
+}

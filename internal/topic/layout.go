@@ -1,0 +1,115 @@
+package topic
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// SegmentID names a segment within its topic: epoch, number within the edit and
+// a random incarnation ("00000000-00-k3j9x2ab"), so that no two segments of any
+// topic ever share a path.
+type SegmentID string
+
+// Live is a segment that takes records, with its key range.
+type Live struct {
+	ID SegmentID `json:"id"`
+	Range
+}
+
+// Floor says that everything of a source up to At is already in the ancestors
+// of a segment, for the slots of Range.
+type Floor struct {
+	Range
+	Source string   `json:"source"`
+	At     Position `json:"at"`
+}
+
+// Segment is a segment's immutable description, its segment.json.
+type Segment struct {
+	ID      SegmentID   `json:"id"`
+	Range   Range       `json:"range"`
+	Epoch   uint64      `json:"epoch"` // the layout that created it
+	Parents []SegmentID `json:"parents"`
+	Floors  []Floor     `json:"floors"`
+	Created time.Time   `json:"created"`
+}
+
+// FloorOf is the highest floor of a source at a slot, zero if there is none.
+func (s Segment) FloorOf(source string, slot Slot) (p Position) {
+	for _, f := range s.Floors {
+		if f.Source == source && f.Contains(slot) {
+			p = p.Max(f.At)
+		}
+	}
+	return p
+}
+
+// Edit is a change of the layout.
+type Edit struct {
+	Kind     string      `json:"kind"` // "create", "split", "merge", "roll"
+	Reason   string      `json:"reason"`
+	Parents  []SegmentID `json:"parents"`
+	Children []Live      `json:"children"`
+}
+
+// Layout is the live segments of a topic at an epoch, one entry of its layout
+// log. Pending is true on an intent: until the entry after it, the old Live
+// list holds.
+type Layout struct {
+	Epoch   uint64    `json:"epoch"`
+	At      time.Time `json:"at"`
+	Edit    Edit      `json:"edit"`
+	Live    []Live    `json:"live"`
+	Pending bool      `json:"pending"`
+}
+
+// Route returns the live segment that owns a slot. The layout must be valid.
+func (l Layout) Route(s Slot) SegmentID {
+	i, _ := slices.BinarySearchFunc(l.Live, s, func(live Live, s Slot) int {
+		switch {
+		case live.Contains(s):
+			return 0
+		case live.Hi <= uint32(s):
+			return -1
+		}
+		return 1
+	})
+	return l.Live[i].ID
+}
+
+// Validate checks the invariant of every layout: its live ranges, in order,
+// cover the key space exactly once, and no id appears twice.
+func (l Layout) Validate() error {
+	if len(l.Live) == 0 {
+		return errors.New("layout has no live segment")
+	}
+	seen := map[SegmentID]bool{}
+	next := uint32(0)
+	for _, s := range l.Live {
+		switch {
+		case !s.Valid():
+			return fmt.Errorf("segment %s has the range %s", s.ID, s.Range)
+		case s.Lo != next:
+			return fmt.Errorf("segment %s starts at slot %d, want %d", s.ID, s.Lo, next)
+		case seen[s.ID]:
+			return fmt.Errorf("segment %s is listed twice", s.ID)
+		}
+		seen[s.ID] = true
+		next = s.Hi
+	}
+	if next != Slots {
+		return fmt.Errorf("live segments end at slot %d, want %d", next, Slots)
+	}
+	return nil
+}
+
+// Divide cuts the key space into n ranges of nearly equal size, 1 <= n <= Slots.
+func Divide(n int) []Range {
+	ranges := make([]Range, n)
+	for i := range ranges {
+		ranges[i] = Range{uint32(i * Slots / n), uint32((i + 1) * Slots / n)}
+	}
+	return ranges
+}
