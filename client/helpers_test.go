@@ -290,7 +290,7 @@ func ourGoroutines() []string {
 // noGoroutines waits for those that were told to end.
 func noGoroutines(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
+	for end := time.Now().Add(30 * time.Second); ; runtime.Gosched() {
 		left := ourGoroutines()
 		if len(left) == 0 {
 			return

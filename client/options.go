@@ -68,8 +68,9 @@ type Options struct {
 
 	// RetryBudget is how long a batch is offered to a lane that takes nothing,
 	// counted from the batch's first record or the lane's last success, whichever
-	// is later. After it the batch's records fail. Keep it below the lane's
-	// duplicate window (2 min). Default 30 s, at most 90 s.
+	// is later. No attempt starts after it; when the last one has its answer, or
+	// AckTimeout has passed, the batch's records fail. Keep the sum of the two
+	// below the lane's duplicate window (2 min). Default 30 s, at most 90 s.
 	RetryBudget time.Duration
 
 	// AckTimeout is how long one attempt waits for the lane's answer before the
@@ -128,7 +129,8 @@ func (o Options) validate() error {
 		"Compression: %q, want %q or %q", o.Compression, Zstandard, Null)
 	check(o.Ack == Buffered || o.Ack == Stored, "Ack: %v, want Buffered or Stored", o.Ack)
 	check(o.RetryBudget > 0 && o.RetryBudget <= 90*time.Second, "RetryBudget: %v, want up to 1m30s", o.RetryBudget)
-	check(o.AckTimeout >= 10*time.Millisecond, "AckTimeout: %v, at least 10ms", o.AckTimeout)
+	check(o.AckTimeout >= 10*time.Millisecond && o.AckTimeout <= 30*time.Second,
+		"AckTimeout: %v, want 10ms to 30s", o.AckTimeout)
 	if len(p) > 0 {
 		return &OptionsError{Problems: p}
 	}

@@ -8,17 +8,21 @@ import (
 	"github.com/spillway-mq/spillway/internal/lane"
 )
 
-// acked takes a batch's outcome in the lane from its sender.
+// acked takes a batch's outcome in the lane from its sender. Failures are noted
+// before anybody can see them, so that a Flush after a Wait tells of them.
 func (p *Producer) acked(l *laneOut, b *batch, err error) {
 	b.err = err
+	if err != nil {
+		p.noteFailure(b.rows, err)
+	}
 	close(b.acked)
 	p.room.Release(b.cost)
 	switch {
 	case b.stored == nil:
-		p.settled(l, b, err)
+		l.in.forget(b)
 	case err != nil:
 		close(b.stored)
-		p.settled(l, b, err)
+		l.in.forget(b)
 	default:
 		p.watchStored(l, b)
 	}
@@ -27,36 +31,40 @@ func (p *Producer) acked(l *laneOut, b *batch, err error) {
 // watchStored waits, without a goroutine, for the batch to be stored.
 func (p *Producer) watchStored(l *laneOut, b *batch) {
 	done := func(err error) {
-		switch {
-		case errors.Is(err, lane.ErrIncarnation):
-			b.storedErr = &UnknownOutcomeError{Lane: b.receipt.Lane, Producer: b.producer, Sequence: b.sequence, Err: err}
-		case errors.Is(err, lane.ErrWatchClosed):
-			b.storedErr = &UnconfirmedError{Err: ErrClosed}
-		case err != nil:
-			b.storedErr = &UnconfirmedError{Err: err}
+		if b.storedErr = storedError(b, err); err != nil {
+			p.noteFailure(b.rows, b.storedErr)
 		}
 		close(b.stored)
-		p.settled(l, b, b.storedErr)
+		l.in.forget(b)
 	}
 	if l.commits == nil {
-		var err error
-		if l.commits, err = lane.Watch(p.ctx, p.nc, p.js, l.id); err != nil {
-			l.commits = nil // the next batch tries again
-			done(err)
+		c, err := lane.Watch(p.ctx, p.nc, p.js, l.id)
+		if err != nil {
+			done(err) // the next batch tries again
 			return
 		}
+		l.commits = c
 	}
 	l.commits.Notify(b.receipt.Incarnation, b.receipt.Sequence, done)
 }
 
-func (p *Producer) settled(l *laneOut, b *batch, err error) {
-	l.in.forget(b)
-	if err == nil {
-		return
+// storedError says what it means that the watch of a batch in a lane ended so.
+func storedError(b *batch, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, lane.ErrIncarnation):
+		return &UnknownOutcomeError{Lane: b.receipt.Lane, Producer: b.producer, Sequence: b.sequence, Err: err}
+	case errors.Is(err, lane.ErrWatchClosed):
+		return &UnconfirmedError{Err: ErrClosed}
 	}
+	return &UnconfirmedError{Err: err}
+}
+
+func (p *Producer) noteFailure(records int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.failed += b.rows
+	p.failed += records
 	if p.firstErr == nil {
 		p.firstErr = err
 	}

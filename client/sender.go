@@ -38,7 +38,8 @@ type sender struct {
 	known       bool
 	last        uint64    // sequence of the last answer
 	progress    time.Time // when the lane last took a batch
-	trouble     error     // the last failure since then
+	trouble     error     // what the last failed batch failed with
+	troubleAt   time.Time
 }
 
 // errStale tells that the lane may have been replaced between reading its
@@ -90,24 +91,27 @@ type delivery struct {
 }
 
 // deliver offers a batch to the lane until it is taken, refused for good, or the
-// budget is spent. On nil the batch has its receipt.
+// budget is spent. On nil the batch has its receipt. When batches before it used
+// up its budget it fails unsent, for the same reason.
 func (s *sender) deliver(ctx context.Context, b *batch) error {
 	if b.packErr != nil {
 		return &RejectedError{Lane: s.id.String(), Topic: b.topic, Err: b.packErr}
 	}
-	d := &delivery{batch: b, since: b.born, last: s.trouble}
+	d := &delivery{batch: b, since: b.born}
 	if s.progress.After(d.since) {
 		d.since = s.progress
 	}
-	d.full = isType[errFull](s.trouble)
+	if s.troubleAt.After(d.since) {
+		d.last, d.full = s.trouble, isType[errFull](s.trouble)
+	}
 	limited, cancel := context.WithDeadline(ctx, d.since.Add(s.opts.RetryBudget))
 	defer cancel()
 	b.producer, b.sequence = s.producer, s.sequence+1
 	msg := s.message(b)
-	for try := 0; limited.Err() == nil; try++ {
-		err := s.try(limited, d, msg)
+	for try := 0; limited.Err() == nil || d.last == nil && ctx.Err() == nil; try++ {
+		err := s.try(ctx, limited, d, msg)
 		if err == nil {
-			s.sequence, s.progress, s.trouble = b.sequence, time.Now(), nil
+			s.sequence, s.progress = b.sequence, time.Now()
 			return nil
 		}
 		s.judge(ctx, limited, d, err)
@@ -136,13 +140,14 @@ func (s *sender) message(b *batch) *nats.Msg {
 	return &nats.Msg{Subject: s.id.Subject(b.topic), Header: h, Data: b.payload}
 }
 
-// try makes one attempt.
-func (s *sender) try(ctx context.Context, d *delivery, msg *nats.Msg) error {
-	lost, err := s.link.up(ctx)
+// try makes one attempt. The budget's end, that of limited, does not cut short
+// one that is on its way: its outcome would be unknown for want of moments.
+func (s *sender) try(ctx, limited context.Context, d *delivery, msg *nats.Msg) error {
+	lost, err := s.link.up(limited)
 	if err != nil {
 		return errUnsent{err}
 	}
-	if err := s.refresh(ctx); err != nil {
+	if err := s.refresh(limited); err != nil {
 		return errUnsent{err}
 	}
 	d.sent = true
@@ -201,14 +206,12 @@ func (s *sender) judge(ctx, limited context.Context, d *delivery, err error) {
 
 // failure makes the error of a batch that was not delivered.
 func (s *sender) failure(ctx context.Context, d *delivery) error {
-	s.trouble = d.last
+	s.trouble, s.troubleAt = d.last, time.Now()
 	switch cause := context.Cause(ctx); {
 	case cause != nil && d.last != nil:
 		d.last = fmt.Errorf("%w (%w)", cause, d.last)
 	case cause != nil:
 		d.last = cause
-	case d.last == nil: // the whole process stood still
-		d.last = errors.New("the retry budget was spent before the first attempt")
 	}
 	err := s.failureKind(d)
 	s.opts.Logger.Warn("a batch failed", "topic", d.batch.topic, "lane", s.id,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/spillway-mq/spillway/internal/filer"
@@ -25,13 +24,32 @@ type openTopic struct {
 	*segment.Topic
 	layout topic.Layout
 
-	mu       sync.Mutex
+	lock     lock
 	segments map[topic.SegmentID]*segment.Segment
 }
 
+// lock is a mutex whose waiters give up when their context ends, since it is
+// held while the filer is asked.
+type lock chan struct{}
+
+func newLock() lock { return make(lock, 1) }
+
+func (l lock) acquire(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case l <- struct{}{}:
+		return nil
+	}
+}
+
+func (l lock) release() { <-l }
+
 func (t *openTopic) segment(ctx context.Context, id topic.SegmentID) (*segment.Segment, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	if err := t.lock.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer t.lock.release()
 	if s := t.segments[id]; s != nil {
 		return s, nil
 	}
@@ -50,7 +68,7 @@ type topics struct {
 	group      string
 	now        func() time.Time
 
-	mu      sync.Mutex
+	lock    lock
 	open    map[string]*openTopic
 	missing map[string]time.Time
 }
@@ -62,8 +80,10 @@ func (r *refused) Error() string { return r.reason }
 
 // get opens a topic. *refused: there is none, and the message is unrouted.
 func (ts *topics) get(ctx context.Context, name string) (*openTopic, error) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
+	if err := ts.lock.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer ts.lock.release()
 	if t := ts.open[name]; t != nil {
 		return t, nil
 	}
@@ -109,7 +129,7 @@ func (ts *topics) load(ctx context.Context, name string) (*openTopic, error) {
 	if err != nil {
 		return nil, ts.vanished(ctx, t, err)
 	}
-	return &openTopic{Topic: t, layout: layout, segments: map[topic.SegmentID]*segment.Segment{}}, nil
+	return &openTopic{Topic: t, layout: layout, lock: newLock(), segments: map[topic.SegmentID]*segment.Segment{}}, nil
 }
 
 func (ts *topics) create(ctx context.Context, name string) (*segment.Topic, error) {
@@ -135,10 +155,11 @@ func (ts *topics) vanished(ctx context.Context, was *segment.Topic, err error) e
 }
 
 // forget drops what is known of a topic, so that it is looked up again.
-func (ts *topics) forget(t *openTopic) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if ts.open[t.Name] == t {
-		delete(ts.open, t.Name)
+func (ts *topics) forget(ctx context.Context, name string) error {
+	if err := ts.lock.acquire(ctx); err != nil {
+		return err
 	}
+	defer ts.lock.release()
+	delete(ts.open, name)
+	return nil
 }

@@ -12,5 +12,6 @@
 //	s3.json      SeaweedFS's S3 identities, with the keys made for this folder
 //	nats/        JetStream's store
 //	weed/        SeaweedFS's data
+//	*.pid        process ids of the children
 //	logs/        weed.log, nats.log
 package devstack

@@ -50,6 +50,7 @@ type childSpec struct {
 	Dir  string   // working directory
 	Log  string   // file for all that it prints
 	PID  string   // file for its process id, see reapOrphan
+	Gone func()   // called when it has ended, however; nil: nothing
 }
 
 // child is a process that belongs to a stack.
@@ -87,6 +88,9 @@ func startChild(spec childSpec, died func(*DiedError)) (*child, error) {
 		}
 		started <- nil
 		c.err = cmd.Wait()
+		if spec.Gone != nil {
+			spec.Gone()
+		}
 		close(c.gone)
 		if !c.wanted.Load() {
 			died(c.diedError())

@@ -156,6 +156,9 @@ func TestStack(t *testing.T) {
 	must(t, s.Close(ctx))
 	refuses(t, first.Ports.Filer)
 	refuses(t, first.Ports.NATS)
+	if left, err := filepath.Glob(fmt.Sprintf("/tmp/seaweedfs-*-%d.sock", first.Ports.Filer)); err != nil || len(left) > 0 {
+		t.Errorf("sockets left behind: %v, %v", left, err)
+	}
 	var stopped *NotRunningError
 	if _, err := Load(dir); !errors.As(err, &stopped) || stopped.State != Stopped {
 		t.Errorf("Load of a stopped stack: %v", err)

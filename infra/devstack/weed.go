@@ -77,20 +77,21 @@ func (s *Stack) startWeed(ctx context.Context) (*weed, error) {
 	if err := disableJobs(weedDir(s.Info.Dir), jobsOff); err != nil {
 		return nil, err
 	}
-	if err := s.Info.Ports.checkFree("master", "volume", "filer", "s3", "admin"); err != nil {
+	dir, ports := s.Info.Dir, s.Info.Ports
+	if err := ports.checkFree("master", "volume", "filer", "s3", "admin"); err != nil {
 		return nil, err
 	}
-	dir := s.Info.Dir
 	c, err := startChild(childSpec{
 		Name: "weed",
-		Argv: append([]string{s.weedBin.path}, weedArgs(dir, s.Info.Ports, s.Info.Bucket, s.weedExtra)...),
+		Argv: append([]string{s.weedBin.path}, weedArgs(dir, ports, s.Info.Bucket, s.weedExtra)...),
 		Env:  weedEnv(dir), Dir: weedDir(dir),
 		Log: filepath.Join(dir, "logs", "weed.log"), PID: filepath.Join(dir, weedPID),
+		Gone: func() { removeSockets(ports) },
 	}, s.childDied)
 	if err != nil {
 		return nil, err
 	}
-	w := &weed{child: c, ports: s.Info.Ports, bucket: s.Info.Bucket, log: s.log}
+	w := &weed{child: c, ports: ports, bucket: s.Info.Bucket, log: s.log}
 	begin := time.Now()
 	if err := w.awaitReady(ctx); err != nil {
 		return nil, errors.Join(err, w.kill())
@@ -98,6 +99,18 @@ func (s *Stack) startWeed(ctx context.Context) (*weed, error) {
 	s.log.Info("weed is ready", "pid", c.cmd.Process.Pid, "version", s.weedBin.version,
 		"took", time.Since(begin).Round(time.Millisecond))
 	return w, nil
+}
+
+// removeSockets removes the sockets that weed makes in /tmp, whatever TMPDIR is,
+// and leaves there.
+func removeSockets(p Ports) {
+	for _, r := range p.all() {
+		for _, format := range []string{"/tmp/seaweedfs-%s-%d.sock", "/tmp/seaweedfs-%s-grpc-%d.sock"} {
+			for _, port := range r.numbers() {
+				_ = os.Remove(fmt.Sprintf(format, r.name, port)) // most do not exist
+			}
+		}
+	}
 }
 
 // disableJobs turns maintenance jobs off before weed's first start. `weed mini`

@@ -41,6 +41,9 @@ type Settings struct {
 	MaxBytes   int64         // what the lane buffers before it pushes back; DefaultMaxBytes
 	Replicas   int           // 1
 	Duplicates time.Duration // window in which JetStream drops resent messages; 2 min
+	// Incarnation is the new lane's id, a random one by default. A worker
+	// chooses it, since it makes the checkpoint of that name first.
+	Incarnation string
 }
 
 func (s Settings) withDefaults() Settings {
@@ -52,6 +55,9 @@ func (s Settings) withDefaults() Settings {
 	}
 	if s.Duplicates == 0 {
 		s.Duplicates = defaultDuplicates
+	}
+	if s.Incarnation == "" {
+		s.Incarnation = Token()
 	}
 	return s
 }
@@ -110,7 +116,7 @@ func streamConfig(id ID, s Settings) jetstream.StreamConfig {
 		MaxBytes:    s.MaxBytes,
 		Replicas:    s.Replicas,
 		Duplicates:  s.Duplicates,
-		Metadata:    map[string]string{MetadataIncarnation: Token()},
+		Metadata:    map[string]string{MetadataIncarnation: s.Incarnation},
 	}
 }
 

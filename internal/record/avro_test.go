@@ -91,13 +91,12 @@ func deref(b *[]byte) []byte {
 }
 
 // readTwmb reads a chunk file with twmb/avro by the schema in the file.
-func readTwmb(file []byte) ([]Record, error) {
+func readTwmb(file []byte) (recs []Record, err error) {
 	rd, err := ocf.NewReader(bytes.NewReader(file))
 	if err != nil {
 		return nil, err
 	}
-	defer rd.Close()
-	var recs []Record
+	defer func() { err = errors.Join(err, rd.Close()) }()
 	for {
 		var a avroRecord
 		if err := rd.Decode(&a); errors.Is(err, io.EOF) {
@@ -110,13 +109,12 @@ func readTwmb(file []byte) ([]Record, error) {
 }
 
 // readHamba reads a chunk file with hamba/avro by the schema in the file.
-func readHamba(file []byte) ([]Record, error) {
+func readHamba(file []byte) (recs []Record, err error) {
 	rd, err := hamba.NewDecoder(bytes.NewReader(file))
 	if err != nil {
 		return nil, err
 	}
-	defer rd.Close()
-	var recs []Record
+	defer func() { err = errors.Join(err, rd.Close()) }()
 	for rd.HasNext() {
 		var a avroRecord
 		if err := rd.Decode(&a); err != nil {

@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -38,11 +39,11 @@ func appendVerdict(dst []byte, id *ID, rejected string) ([]byte, error) {
 	if rejected == "" {
 		return append(dst, 0), nil
 	}
-	return appendText(append(dst, 2), "rejected", cleanReason(rejected))
+	return appendText(append(dst, 2), "rejected", cleanText(rejected))
 }
 
-// cleanReason makes a reason encodable: it often quotes what was refused.
-func cleanReason(s string) string {
+// cleanText makes a text encodable.
+func cleanText(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= MaxText {
 		return s
@@ -54,8 +55,26 @@ func cleanReason(s string) string {
 	return s[:end]
 }
 
+// mended gives r with headers that can be encoded: names made valid UTF-8 and cut
+// to MaxText, and no more than MaxHeaders.
+func mended(r *Record) *Record {
+	bad := func(h Header) bool { return len(h.Name) > MaxText || !utf8.ValidString(h.Name) }
+	if len(r.Headers) <= MaxHeaders && !slices.ContainsFunc(r.Headers, bad) {
+		return r
+	}
+	c := *r
+	c.Headers = slices.Clone(r.Headers[:min(len(r.Headers), MaxHeaders)])
+	for i := range c.Headers {
+		c.Headers[i].Name = cleanText(c.Headers[i].Name)
+	}
+	return &c
+}
+
 // appendRecord appends r as a record of a chunk.
 func appendRecord(dst []byte, r *Record) ([]byte, error) {
+	if r.Rejected != "" {
+		r = mended(r)
+	}
 	t, err := microsOf("time", r.Time)
 	if err != nil {
 		return dst, err

@@ -96,6 +96,13 @@ func TestChunkRoundTrip(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		listed, err := view.Records()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := diff(want, listed); d != "" {
+			t.Fatalf("Records (-want +got):\n%s", d)
+		}
 		file := chunkOf(t, &view, codec)
 		if !bytes.Equal(file, chunkOf(t, &copied, codec)) {
 			t.Fatal("equal sets give different files")

@@ -30,9 +30,10 @@ type Set struct {
 // Reset empties the set and keeps its memory.
 func (s *Set) Reset() { s.Data, s.Recs = s.Data[:0], s.Recs[:0] }
 
-// Append encodes r into the set. The reason of a rejected record is made valid
-// and cut to [MaxText]; anything else that cannot be encoded is an
-// *[InvalidError]. On an error the set is as it was.
+// Append encodes r into the set. What cannot be encoded is an *[InvalidError],
+// and the set is as it was. But a refused message must find its place whatever it
+// holds: of a rejected record the reason and the header names are made valid
+// UTF-8 and cut to [MaxText], and headers over [MaxHeaders] are left out.
 func (s *Set) Append(r *Record, slot topic.Slot) error {
 	off := len(s.Data)
 	if uint64(off)+2*MaxRecord > math.MaxUint32 {
@@ -71,6 +72,27 @@ func (s *Set) Copy(from *Set, rec Rec) error {
 	s.Data = append(s.Data, src...)
 	s.Recs = append(s.Recs, rec)
 	return nil
+}
+
+// Records decodes the set. The records share no memory with it.
+func (s *Set) Records() ([]Record, error) {
+	recs := make([]Record, len(s.Recs))
+	c := cursor{names: map[string]string{}}
+	for i, rec := range s.Recs {
+		end := uint64(rec.Off) + uint64(rec.Len)
+		if end > uint64(len(s.Data)) {
+			return nil, outOfSet(rec, s)
+		}
+		c.data, c.pos = slices.Clone(s.Data[rec.Off:end]), 0
+		c.record(&recs[i])
+		if c.err == nil && c.pos != len(c.data) {
+			c.fail("%d bytes follow", len(c.data)-c.pos)
+		}
+		if c.err != nil {
+			return nil, &FormatError{fmt.Sprintf("record %s: %s", rec.Pos, c.err.What), int(rec.Off) + c.err.Offset}
+		}
+	}
+	return recs, nil
 }
 
 func outOfSet(rec Rec, s *Set) error {

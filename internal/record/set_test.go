@@ -133,6 +133,38 @@ func TestReasonsAreMadeEncodable(t *testing.T) {
 	}
 }
 
+// A message that was refused is kept, whatever its headers are.
+func TestRejectedRecordsAreMended(t *testing.T) {
+	bad := Record{Time: t0, Rejected: "no", Value: []byte("v"), Headers: repeated(Header{"\xffname", []byte("x")}, 3*MaxHeaders)}
+	bad.Headers[1].Name = strings.Repeat("é", MaxText)
+	want := bad
+	want.Headers = repeated(Header{"\uFFFDname", []byte("x")}, MaxHeaders)
+	want.Headers[1].Name = strings.Repeat("é", MaxText/2)
+	got, err := setOf(t, bad).Records()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := diff([]Record{want}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if bad.Headers[0].Name != "\xffname" {
+		t.Error("the caller's record was changed")
+	}
+}
+
+func TestRecordsOfACorruptSet(t *testing.T) {
+	good := setOf(t, plain(1, []byte("v")))
+	for name, s := range map[string]*Set{
+		"cut":     {Data: good.Data, Recs: []Rec{{Len: good.Recs[0].Len - 1}}},
+		"longer":  {Data: append(bytes.Clone(good.Data), 0), Recs: []Rec{{Len: good.Recs[0].Len + 1}}},
+		"outside": {Data: good.Data, Recs: []Rec{{Off: 1, Len: good.Recs[0].Len}}},
+	} {
+		if recs, err := s.Records(); err == nil || recs != nil {
+			t.Errorf("%s: %v, %v", name, recs, err)
+		}
+	}
+}
+
 // Times are floored to microseconds, also before 1970.
 func TestTimesAreFloored(t *testing.T) {
 	r := Record{

@@ -62,7 +62,7 @@ func (s *Segment) Prepare(ctx context.Context, set *record.Set) (*Prepared, erro
 		return nil, fmt.Errorf("encode chunk for segment %s: %w", s.ID, err)
 	}
 	p := &Prepared{records: len(set.Recs), digest: digest(data)}
-	if len(data) <= filer.InlineLimit {
+	if len(data) <= s.topic.store.Inline {
 		p.content = data
 		return p, nil
 	}

@@ -116,6 +116,10 @@ func (s *Segment) Seal(ctx context.Context, now time.Time) error {
 	return nil
 }
 
+// Trim makes the chunks below number n void and deletes them. The tail cannot be
+// trimmed.
+func (s *Segment) Trim(ctx context.Context, n uint64) error { return s.log.Trim(ctx, n) }
+
 // outcome turns the result of an append into the tail to go on from. Lost and
 // void entries are no errors here: the caller computes again from the new tail.
 func (s *Segment) outcome(ctx context.Context, won commitlog.Entry, err error) (Chunk, error) {

@@ -32,14 +32,15 @@ var (
 type Store struct {
 	Filer  filer.Store
 	Bucket string
-	Codec  string // of chunk files; "" is zstandard
+	Codec  string // of chunk files
+	Inline int    // chunk files up to this size go inline
 	Logger *slog.Logger
 	Mutant mutant.Set
 }
 
 // NewStore returns the store in a bucket.
 func NewStore(f filer.Store, bucket string) *Store {
-	return &Store{Filer: f, Bucket: bucket, Codec: record.CodecZstd, Logger: slog.New(slog.DiscardHandler)}
+	return &Store{Filer: f, Bucket: bucket, Codec: record.CodecZstd, Inline: filer.InlineLimit, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // Root is the bucket's folder.

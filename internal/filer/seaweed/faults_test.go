@@ -186,8 +186,10 @@ func TestUpload(t *testing.T) {
 	}
 	for name, handler := range map[string]http.HandlerFunc{
 		"failure": answering(500, "x"), "dead": dead, "denied": answering(401, "wrong jwt"), "no JSON": answering(200, "<html>"),
-		"other checksum": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"size":20,"eTag":"00000000"}`) },
-		"other size":     func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"size":19}`) },
+		"other checksum": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"size":20,"eTag":"00000000"}`)
+		},
+		"other size": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"size":19}`) },
 	} {
 		f.set(func() { f.assign.Location.Url = volume(t, handler) })
 		if _, err := c.Upload(t.Context(), filePath, []byte(blobData)); err == nil || filer.Definite(err) {

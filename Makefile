@@ -1,0 +1,52 @@
+# `make` lists what can be made. Needed: Go, git, make; everything else is built.
+
+GO       ?= go
+ROUNDS   ?= 3
+SHORT    ?=
+FUZZTIME ?= 20s
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# Recipes of several lines that need a weed begin with this.
+WEED := weed=$$(infra/seaweedfs/build.sh) && export SPILLWAY_WEED=$$weed
+
+.DEFAULT_GOAL := help
+.PHONY: help build weed demo test race lint fuzz bench chaos clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/spillway
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/spillway ./cmd/spillway
+
+weed: ## make sure that there is a weed (SeaweedFS); builds it once, about 8 minutes
+	@infra/seaweedfs/build.sh
+
+demo: build ## run the whole line on real records and check the result; needs two minutes
+	@$(WEED) && $(GO) run ./infra/demo
+
+test: ## run all tests, on a real SeaweedFS and nats-server
+	@$(WEED) && $(GO) test -timeout 12m ./...
+
+race: ## run the concurrent packages' tests under the race detector (needs a C compiler)
+	@$(WEED) && CGO_ENABLED=1 $(GO) test -race -timeout 30m ./internal/... ./ingest/... ./client/...
+
+lint: ## check format, vet, and golangci-lint with the import fences
+	@unformatted=$$(gofmt -l .) && if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	@linter=$$(infra/tools/lint.sh) && $$linter run ./...
+	@heavy=$$($(GO) list -deps ./client | grep -E '^github.com/(seaweedfs|apache|parquet-go)/' || true); \
+	if [ -n "$$heavy" ]; then echo "a program that uses the client must not link:"; echo "$$heavy"; exit 1; fi
+
+fuzz: ## run each fuzz target for FUZZTIME (20s)
+	@infra/tools/fuzz.sh $(FUZZTIME)
+
+bench: build ## measure throughput and latency against the limits; writes bench/latest.json
+	@$(WEED) && $(GO) run ./infra/bench
+
+chaos: build ## publish at full speed while processes are killed, ROUNDS (3) times, then verify; SHORT=1: a brief one
+	@$(WEED) && $(GO) run ./infra/chaos -rounds $(ROUNDS) $(if $(SHORT),-short)
+
+clean: ## remove what was built here; the cache of weed and golangci-lint stays
+	rm -rf bin bench/*.prof

@@ -1,0 +1,122 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/spillway-mq/spillway/internal/lane"
+)
+
+// Times of a lease. A holder that is killed is replaced after at most leaseTTL
+// and one look: 6 s.
+const (
+	leaseRenew = time.Second
+	leaseTTL   = 5 * time.Second
+	leaseBuck  = "spillway-leases"
+)
+
+// ErrLeaseLost ends a worker whose lease somebody else took.
+var ErrLeaseLost = errors.New("somebody else took the lane's lease")
+
+// Lease keeps all but one worker away from a lane. It saves work; nothing is
+// unsafe without it. A contender takes it when it has not seen it renewed for
+// leaseTTL by its own clock, so clocks need not agree.
+type Lease struct {
+	kv     jetstream.KeyValue
+	key    string
+	holder string
+	rev    uint64
+	logger *slog.Logger
+}
+
+type leaseValue struct {
+	Holder string    `json:"holder"`
+	At     time.Time `json:"at"`
+}
+
+// Acquire waits until the lane's lease is ours or ctx ends; then it returns who
+// holds it.
+func Acquire(ctx context.Context, js jetstream.JetStream, id lane.ID, holder string, logger *slog.Logger) (*Lease, string, error) {
+	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: leaseBuck, Description: "who reads which lane", History: 1})
+	if err != nil {
+		return nil, "", fmt.Errorf("lease of lane %s: %w", id, err)
+	}
+	l := &Lease{kv: kv, key: "lane." + id.String(), holder: holder, logger: logger}
+	var seen uint64
+	var since time.Time
+	var other leaseValue
+	for {
+		e, err := kv.Get(ctx, l.key)
+		switch {
+		case errors.Is(err, jetstream.ErrKeyNotFound):
+			if l.rev, err = kv.Create(ctx, l.key, l.value()); err == nil {
+				return l, "", nil
+			}
+		case err == nil && e.Revision() != seen:
+			seen, since = e.Revision(), time.Now()
+			_ = json.Unmarshal(e.Value(), &other) // only to say who it is
+		case err == nil && time.Since(since) >= leaseTTL:
+			if l.rev, err = kv.Update(ctx, l.key, l.value(), seen); err == nil {
+				logger.Info("took over the lane's lease", "from", other.Holder)
+				return l, "", nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, other.Holder, ctx.Err()
+		case <-time.After(leaseRenew / 2):
+		}
+	}
+}
+
+// Hold renews the lease until ctx ends. ErrLeaseLost: somebody else has it.
+// Failures to reach the server are no loss; they are tried again.
+func (l *Lease) Hold(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(leaseRenew):
+		}
+		rev, err := l.kv.Update(ctx, l.key, l.value(), l.rev)
+		switch {
+		case err == nil:
+			l.rev = rev
+			continue
+		case ctx.Err() != nil:
+			return nil
+		}
+		e, getErr := l.kv.Get(ctx, l.key)
+		var v leaseValue
+		switch {
+		case errors.Is(getErr, jetstream.ErrKeyNotFound):
+			if rev, err := l.kv.Create(ctx, l.key, l.value()); err == nil {
+				l.rev = rev
+			}
+		case getErr != nil:
+			l.logger.Warn("could not renew the lane's lease", "err", err)
+		case json.Unmarshal(e.Value(), &v) == nil && v.Holder == l.holder:
+			l.rev = e.Revision() // our own renewal, whose reply was lost
+		default:
+			return fmt.Errorf("%w: %s", ErrLeaseLost, v.Holder)
+		}
+	}
+}
+
+// Release gives the lease up, so that the next worker need not wait.
+func (l *Lease) Release(ctx context.Context) {
+	if err := l.kv.Delete(ctx, l.key, jetstream.LastRevision(l.rev)); err != nil {
+		l.logger.Debug("could not release the lane's lease", "err", err)
+	}
+}
+
+func (l *Lease) value() []byte {
+	b, _ := json.Marshal(leaseValue{l.holder, time.Now().UTC()})
+	return b
+}

@@ -1,0 +1,93 @@
+package ingest
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Counts is what a worker has done.
+type Counts struct {
+	Messages     uint64 `json:"messages"`
+	Records      uint64 `json:"records"` // decoded, rejected ones too
+	Committed    uint64 `json:"committed"`
+	Rejected     uint64 `json:"rejected"`
+	Duplicates   uint64 `json:"duplicates"` // batches that a producer sent again
+	Chunks       uint64 `json:"chunks"`
+	Bytes        uint64 `json:"bytes"` // of chunk files
+	Conflicts    uint64 `json:"conflicts"`
+	PartialDrops uint64 `json:"partial_drops"` // chunks of which another worker had a part
+	Checkpoint   uint64 `json:"checkpoint"`
+}
+
+func (c *Counts) add(o Counts) {
+	c.Messages += o.Messages
+	c.Records += o.Records
+	c.Committed += o.Committed
+	c.Rejected += o.Rejected
+	c.Duplicates += o.Duplicates
+	c.Chunks += o.Chunks
+	c.Bytes += o.Bytes
+	c.Conflicts += o.Conflicts
+	c.PartialDrops += o.PartialDrops
+}
+
+// Metrics of a worker, labelled with its lane.
+type Metrics struct {
+	messages, records, rejected, duplicates, conflicts, bytes, restarts prometheus.Counter
+	lag, laneBytes, checkpoint                                          prometheus.Gauge
+	flushSeconds, flushRecords                                          prometheus.Histogram
+}
+
+// NewMetrics makes a lane's metrics and registers them. A nil registry leaves
+// them unregistered.
+func NewMetrics(reg prometheus.Registerer, lane string) *Metrics {
+	labels := prometheus.Labels{"lane": lane}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "spillway", Subsystem: "ingest", Name: name, Help: help, ConstLabels: labels})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "spillway", Subsystem: "ingest", Name: name, Help: help, ConstLabels: labels})
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "spillway", Subsystem: "ingest", Name: name, Help: help, ConstLabels: labels, Buckets: buckets})
+	}
+	m := &Metrics{
+		messages:     counter("messages_total", "Lane messages committed."),
+		records:      counter("records_total", "Records committed, rejected ones included."),
+		rejected:     counter("rejected_total", "Records committed as rejected."),
+		duplicates:   counter("duplicates_total", "Batches dropped because their producer had sent them before."),
+		conflicts:    counter("conflicts_total", "Entry numbers that another writer won."),
+		bytes:        counter("bytes_total", "Bytes of chunk files committed."),
+		restarts:     counter("restarts_total", "Times that reading started again from the checkpoint."),
+		lag:          gauge("lag_messages", "Lane messages above the checkpoint."),
+		laneBytes:    gauge("lane_bytes", "Bytes that the lane holds."),
+		checkpoint:   gauge("checkpoint", "Lane sequence up to which all is committed."),
+		flushSeconds: histogram("flush_seconds", "Time to commit a flush, its uploads not included.", prometheus.ExponentialBuckets(0.001, 2, 14)),
+		flushRecords: histogram("flush_records", "Records per flush.", prometheus.ExponentialBuckets(1, 4, 11)),
+	}
+	if reg != nil {
+		reg.MustRegister(m.messages, m.records, m.rejected, m.duplicates, m.conflicts, m.bytes, m.restarts,
+			m.lag, m.laneBytes, m.checkpoint, m.flushSeconds, m.flushRecords)
+	}
+	return m
+}
+
+func (m *Metrics) flush(c Counts, took time.Duration) {
+	m.messages.Add(float64(c.Messages))
+	m.records.Add(float64(c.Committed))
+	m.rejected.Add(float64(c.Rejected))
+	m.duplicates.Add(float64(c.Duplicates))
+	m.conflicts.Add(float64(c.Conflicts))
+	m.bytes.Add(float64(c.Bytes))
+	m.flushSeconds.Observe(took.Seconds())
+	m.flushRecords.Observe(float64(c.Records))
+}
+
+func (m *Metrics) lane(s State, checkpoint uint64) {
+	m.checkpoint.Set(float64(checkpoint))
+	m.laneBytes.Set(float64(s.Bytes))
+	if s.Last >= checkpoint {
+		m.lag.Set(float64(s.Last - checkpoint))
+	}
+}

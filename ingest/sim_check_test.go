@@ -1,0 +1,195 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spillway-mq/spillway/internal/lane"
+	"github.com/spillway-mq/spillway/internal/record"
+	"github.com/spillway-mq/spillway/internal/segment"
+)
+
+// produce publishes batches and plain messages; a batch is sometimes sent
+// again, as after a lost acknowledgement. It fills w.lost when the lane goes back.
+func (w *world) produce(ctx context.Context) {
+	back := int(w.dice.roll("back at") % simMessages)
+	for i := range simMessages {
+		time.Sleep(w.dice.span(120*time.Millisecond, "produce", i))
+		if ctx.Err() != nil {
+			return
+		}
+		m := w.message(i)
+		w.server.publish(m)
+		if m.Header[lane.HeaderBatch] != nil && w.dice.chance(200, "again", i) {
+			time.Sleep(w.dice.span(1500*time.Millisecond, "again after", i))
+			w.server.publish(m)
+		}
+		if w.goBack && i == back {
+			w.server.goBack(1 + int(w.dice.roll("back by")%8))
+			w.stats.back.Add(1)
+		}
+	}
+}
+
+// message is the i-th message: a batch of producer i%3, or a plain one.
+func (w *world) message(i int) Message {
+	m := Message{Topic: fmt.Sprintf("t%d", w.dice.roll("topic", i)%3), Header: map[string][]string{}}
+	key := func(row int) []byte { return fmt.Appendf(nil, "k%d", w.dice.roll("key", i, row)%simKeys) }
+	switch kind := w.dice.roll("kind", i) % 10; {
+	case kind < 3:
+		m.Data = fmt.Appendf(nil, "m%d.0", i)
+		m.Header[lane.HeaderKey] = []string{string(key(0))}
+	case kind == 3:
+		m.Data = fmt.Appendf(nil, "m%d.0", i)
+		m.Header[lane.HeaderBatch] = []string{"7"} // rejected: no such version
+		m.Header[lane.HeaderProducer] = []string{fmt.Sprintf("p%d", i)}
+		m.Header[lane.HeaderSequence] = []string{"1"}
+	default:
+		rows := 1 + int(w.dice.roll("rows", i)%5)
+		var data []byte
+		for row := range rows {
+			var err error
+			data, err = record.AppendMessage(data, &record.Record{Key: key(row), Value: fmt.Appendf(nil, "m%d.%d", i, row)})
+			if err != nil {
+				panic(err)
+			}
+		}
+		var err error
+		if m.Data, err = record.EncodeBatch(nil, record.CodecNull, rows, data); err != nil {
+			panic(err)
+		}
+		m.Header[lane.HeaderBatch] = []string{"1"}
+		m.Header[lane.HeaderCodec] = []string{record.CodecNull}
+		m.Header[lane.HeaderProducer] = []string{fmt.Sprintf("p%d", i%3)}
+		m.Header[lane.HeaderSequence] = []string{strconv.Itoa(i/3 + 1)}
+	}
+	return m
+}
+
+// accepted is what must be read: of each producer's batch the first that the
+// lane holds, with the position it has there.
+func (w *world) accepted() (values map[string]uint64) {
+	values = map[string]uint64{}
+	for _, m := range w.server.archive {
+		for row, v := range rowsOf(m) {
+			if _, again := values[v]; !again {
+				values[v] = m.Sequence<<8 | uint64(row)
+			}
+		}
+	}
+	return values
+}
+
+// rowsOf lists the values of a message's records.
+func rowsOf(m Message) []string {
+	if v := m.Header[lane.HeaderBatch]; v == nil || v[0] != "1" {
+		return []string{string(m.Data)}
+	}
+	records, err := record.DecodeBatch(record.Meta{Sequence: m.Sequence, Time: m.Time}, record.CodecNull, m.Data)
+	if err != nil {
+		panic(err)
+	}
+	var values []string
+	for _, r := range records {
+		values = append(values, string(r.Value))
+	}
+	return values
+}
+
+type found struct {
+	where string
+	record.Record
+}
+
+// read is everything readable: what was read before it was trimmed, and what is
+// there.
+func (w *world) read(ctx context.Context, s *segment.Store) (map[string][]found, error) {
+	all := map[string][]found{}
+	for i := range 3 {
+		t, err := s.Topic(ctx, fmt.Sprintf("t%d", i))
+		if err != nil {
+			return nil, err
+		}
+		segments, err := t.Segments(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, seg := range segments {
+			records, err := w.segment(ctx, seg)
+			if err != nil {
+				return nil, err
+			}
+			for _, offset := range slices.Sorted(maps.Keys(records)) {
+				if offset > 0 {
+					if _, ok := records[offset-1]; !ok {
+						return nil, fmt.Errorf("segment %s: offset %d is missing", seg.ID, offset-1)
+					}
+				}
+				all[string(seg.ID)] = append(all[string(seg.ID)], found{fmt.Sprintf("t%d %s@%d", i, seg.ID, offset), records[offset]})
+			}
+		}
+	}
+	return all, nil
+}
+
+func (w *world) segment(ctx context.Context, seg *segment.Segment) (map[uint64]record.Record, error) {
+	records := map[uint64]record.Record{}
+	maps.Copy(records, w.trimmed[string(seg.ID)])
+	for c, err := range seg.Chunks(ctx, 0) {
+		if err != nil {
+			return nil, err
+		}
+		offset := c.Base
+		for r, err := range seg.Records(ctx, c) {
+			if err != nil {
+				return nil, err
+			}
+			if old, ok := records[offset]; ok && string(old.Value) != string(r.Value) {
+				return nil, fmt.Errorf("segment %s: offset %d was %q and is %q", seg.ID, offset, old.Value, r.Value)
+			}
+			records[offset] = r
+			offset++
+		}
+	}
+	return records, nil
+}
+
+// check compares what is readable with what the lane accepted: each once, and
+// per key in lane order.
+func (w *world) check(ctx context.Context, s *segment.Store) error {
+	want := w.accepted()
+	got, err := w.read(ctx, s)
+	if err != nil {
+		return err
+	}
+	seen := map[string]string{}
+	for _, records := range got {
+		last := map[string]uint64{}
+		for _, r := range records {
+			v := string(r.Value)
+			at, sent := want[v]
+			if !sent {
+				return fmt.Errorf("%s: %q was never sent, or was lost by the lane", r.where, v)
+			}
+			if other, twice := seen[v]; twice {
+				return fmt.Errorf("%q is both at %s and at %s", v, other, r.where)
+			}
+			seen[v] = r.where
+			key := string(r.Key)
+			if at <= last[key] {
+				return fmt.Errorf("%s: %q of key %q comes after a later one", r.where, v, key)
+			}
+			last[key] = at
+		}
+	}
+	for _, v := range slices.Sorted(maps.Keys(want)) {
+		if seen[v] == "" {
+			return fmt.Errorf("%q was accepted by the lane and cannot be read", v)
+		}
+	}
+	return nil
+}

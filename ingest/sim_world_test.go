@@ -1,0 +1,271 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-mq/spillway/internal/filer"
+	"github.com/spillway-mq/spillway/internal/filer/memfs"
+	"github.com/spillway-mq/spillway/internal/lane"
+	"github.com/spillway-mq/spillway/internal/mutant"
+	"github.com/spillway-mq/spillway/internal/record"
+	"github.com/spillway-mq/spillway/internal/segment"
+	"github.com/spillway-mq/spillway/internal/topic"
+)
+
+// simStats counts what a suite of simulations went through. A suite in which
+// one of these is zero proves less than it claims.
+type simStats struct {
+	conflicts, lostReplies, late, takeovers, partialDrops, duplicates, back, backStops, trims, voids, rejected atomic.Int64
+}
+
+var (
+	errBefore = errors.New("filer: unavailable")
+	errLost   = errors.New("filer: connection lost")
+)
+
+const (
+	simMessages = 90
+	simKeys     = 9
+)
+
+// world is one simulation: a filer, a lane, producers, two places in which
+// workers live and die, and somebody who trims.
+type world struct {
+	dice    dice
+	mutant  mutant.Set
+	stats   *simStats
+	fs      *memfs.FS
+	server  *simServer
+	goBack  bool
+	calm    atomic.Bool // faults are over
+	mu      sync.Mutex
+	trimmed map[string]map[uint64]record.Record // read before they were trimmed
+	lost    map[string]bool                     // values that the lane lost
+	workers int
+}
+
+func newWorld(seed uint64, m mutant.Variant, stats *simStats) *world {
+	d := dice(seed)
+	return &world{
+		dice: d, mutant: mutant.Set{On: m}, stats: stats, fs: memfs.New(), server: newSimServer(),
+		goBack: m == "" && d.chance(100, "go back"), trimmed: map[string]map[uint64]record.Record{}, lost: map[string]bool{},
+	}
+}
+
+// store is an actor's view of the filer.
+func (w *world) store(c *memfs.Client) *segment.Store {
+	s := segment.NewStore(c, "sim")
+	s.Codec, s.Mutant = record.CodecNull, w.mutant
+	if w.dice.chance(500, "inline") {
+		s.Inline = 0
+	}
+	return s
+}
+
+// hook decides the fate of a worker's filer calls.
+func (w *world) hook(pause func() time.Duration, slow time.Duration) memfs.Hook {
+	return func(op memfs.Op) memfs.Fault {
+		q := []any{op.Client, op.Name, op.Path, op.N}
+		ask := func(permille uint64, what string) bool { return w.dice.chance(permille, append(q, what)...) }
+		f := memfs.Fault{Delay: pause() + w.dice.span(4*time.Millisecond+slow, append(q, "delay")...)}
+		if w.calm.Load() {
+			return f
+		}
+		writes := op.Name == "Create" || op.Name == "Update" || op.Name == "Delete"
+		switch {
+		case ask(15, "before"):
+			f.Before = errBefore
+		case writes && ask(40, "after"):
+			f.After = errLost
+			w.stats.lostReplies.Add(1)
+		case writes && ask(15, "late"):
+			f.Late = w.dice.span(8*time.Second, append(q, "late for")...)
+			w.stats.late.Add(1)
+		case ask(10, "hold"):
+			f.Hold = w.dice.span(2*time.Second, append(q, "hold for")...)
+		}
+		return f
+	}
+}
+
+// run plays the simulation. The error, if any, is the first thing that is wrong.
+func (w *world) run(ctx context.Context) error {
+	admin := w.store(w.fs.Client("admin", nil))
+	if err := w.setUp(ctx, admin); err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	live, die := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	fatal := make([]error, 2)
+	for place := range 2 {
+		wg.Go(func() { fatal[place] = w.place(live, place) })
+	}
+	wg.Go(func() { w.trimmer(live, admin) })
+	w.produce(ctx)
+	time.Sleep(2 * time.Second)
+	die()
+	wg.Wait()
+	time.Sleep(10 * time.Second) // late requests arrive
+	w.calm.Store(true)
+	for _, err := range fatal {
+		if err != nil {
+			return w.stopped(err)
+		}
+	}
+	final, err := w.worker(ctx, "final", func() time.Duration { return 0 })
+	w.note(final)
+	if err != nil {
+		return w.stopped(err)
+	}
+	return w.check(ctx, admin)
+}
+
+// stopped judges a worker that refused to go on: that is right if the lane did
+// go back, and only then.
+func (w *world) stopped(err error) error {
+	var back *LaneBackError
+	if w.server.back > 0 && (errors.As(err, &back) || errors.Is(err, segment.ErrSourceWentBack)) {
+		w.stats.backStops.Add(1)
+		return nil
+	}
+	return fmt.Errorf("worker stopped: %w", err)
+}
+
+func (w *world) setUp(ctx context.Context, s *segment.Store) error {
+	for i, key := range []topic.Key{topic.KeyHeader, topic.KeyHeader, topic.KeyNone} {
+		def := topic.Definition{
+			Name: fmt.Sprintf("t%d", i), Key: key, Lanes: lane.Default,
+			FlushAge: topic.Duration(20*time.Millisecond + w.dice.span(400*time.Millisecond, "age", i)),
+		}
+		if _, err := s.CreateTopic(ctx, def, 1+int(w.dice.roll("segments", i)%3), time.Now()); err != nil {
+			return err
+		}
+	}
+	return s.CreateCheckpoint(ctx, lane.ID{Group: lane.Default}.Source("sim"))
+}
+
+// place is where one worker after another lives and is killed.
+func (w *world) place(ctx context.Context, place int) error {
+	for life := 0; ctx.Err() == nil; life++ {
+		name := fmt.Sprintf("w%d.%d", place, life)
+		mine, kill := context.WithTimeout(ctx, 200*time.Millisecond+w.dice.span(4*time.Second, name, "lives"))
+		var frozen atomic.Int64
+		if w.dice.chance(300, name, "freezes") {
+			at := w.dice.span(time.Second, name, "freezes at")
+			length := w.dice.span(6*time.Second, name, "freezes for")
+			time.AfterFunc(at, func() { frozen.Store(time.Now().Add(length).UnixNano()) })
+		}
+		worker, err := w.worker(mine, name, func() time.Duration {
+			return max(0, time.Until(time.Unix(0, frozen.Load())))
+		})
+		kill()
+		w.note(worker)
+		if err != nil && mine.Err() == nil {
+			return err
+		}
+		if life > 0 && worker.Counts().Messages > 0 {
+			w.stats.takeovers.Add(1)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(w.dice.span(time.Second, name, "rests")):
+		}
+	}
+	return nil
+}
+
+// worker runs one worker until ctx ends, and kills its connections then: what
+// it has sent may still arrive.
+func (w *world) worker(ctx context.Context, name string, pause func() time.Duration) (*Worker, error) {
+	slow := time.Duration(0)
+	if w.dice.chance(250, name, "slow") {
+		slow = w.dice.span(300*time.Millisecond, name, "how slow")
+	}
+	client := w.fs.Client(name, w.hook(pause, slow))
+	stopKill := context.AfterFunc(ctx, client.Kill)
+	defer stopKill()
+	worker := NewWorker(Options{
+		Lane:  &simLane{server: w.server, dice: w.dice, name: name, calm: w.calm.Load(), pause: pause, stats: w.stats},
+		ID:    lane.ID{Group: lane.Default},
+		Store: w.store(client), AutoCreate: true, TrimLag: 500 * time.Millisecond, Once: w.calm.Load(), Mutant: w.mutant,
+	})
+	err := worker.Run(ctx, ctx)
+	return worker, err
+}
+
+func (w *world) note(worker *Worker) {
+	c := worker.Counts()
+	w.stats.conflicts.Add(int64(c.Conflicts))
+	w.stats.partialDrops.Add(int64(c.PartialDrops))
+	w.stats.duplicates.Add(int64(c.Duplicates))
+	w.stats.rejected.Add(int64(c.Rejected))
+}
+
+// trimmer is the retention of this world: it reads chunks, then trims them.
+func (w *world) trimmer(ctx context.Context, s *segment.Store) {
+	for round := 0; ctx.Err() == nil; round++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(w.dice.span(1500*time.Millisecond, "trim", round)):
+		}
+		for i := range 3 {
+			t, err := s.Topic(ctx, fmt.Sprintf("t%d", i))
+			if err != nil {
+				continue
+			}
+			segments, err := t.Segments(ctx)
+			if err != nil {
+				continue
+			}
+			for _, seg := range segments {
+				if w.dice.chance(400, "trims", round, seg.Range.Lo, i) {
+					w.trim(ctx, seg)
+				}
+			}
+		}
+	}
+}
+
+func (w *world) trim(ctx context.Context, seg *segment.Segment) {
+	tail, err := seg.Tail(ctx)
+	if err != nil || tail.Entry.ID == "" {
+		return
+	}
+	for c, err := range seg.Chunks(ctx, 0) {
+		if err != nil || c.Entry.N >= tail.Entry.N {
+			break
+		}
+		if err := w.keep(ctx, seg, c); err != nil {
+			return
+		}
+	}
+	if seg.Trim(ctx, tail.Entry.N) == nil {
+		w.stats.trims.Add(1)
+	}
+}
+
+func (w *world) keep(ctx context.Context, seg *segment.Segment, c segment.Chunk) error {
+	offset := c.Base
+	for r, err := range seg.Records(ctx, c) {
+		if err != nil {
+			return err
+		}
+		w.mu.Lock()
+		id := string(seg.ID)
+		if w.trimmed[id] == nil {
+			w.trimmed[id] = map[uint64]record.Record{}
+		}
+		w.trimmed[id][offset] = r
+		w.mu.Unlock()
+		offset++
+	}
+	return nil
+}
+
+var _ filer.Store = (*memfs.Client)(nil)

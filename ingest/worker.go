@@ -1,0 +1,187 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spillway-mq/spillway/internal/filer"
+	"github.com/spillway-mq/spillway/internal/filer/commitlog"
+	"github.com/spillway-mq/spillway/internal/lane"
+	"github.com/spillway-mq/spillway/internal/mutant"
+	"github.com/spillway-mq/spillway/internal/segment"
+)
+
+// DefaultTrimLag is how long a committed message stays in its lane, so that a
+// filer that was restored from a recent snapshot can be repaired (rule 21).
+const DefaultTrimLag = 10 * time.Minute
+
+// commitsPerSecond is how many creates a worker may ask of the filer (rule 30):
+// the more segments a flush touches, the longer the next one waits.
+const commitsPerSecond = 200
+
+// ErrNoCheckpoint: a lane has no checkpoint. It is made with the lane, so it
+// was lost, and starting at zero would double everything.
+var ErrNoCheckpoint = errors.New("the lane's checkpoint is missing")
+
+// errRestart ends a session that another worker has overtaken.
+var errRestart = errors.New("another worker moved the checkpoint")
+
+// Options of a Worker. Lane, ID and Store are needed.
+type Options struct {
+	Lane  Lane
+	ID    lane.ID
+	Store *segment.Store
+	// AutoCreate makes topics that a message names; without it such messages
+	// go to the system topic "unrouted".
+	AutoCreate bool
+	TrimLag    time.Duration // 0: DefaultTrimLag
+	// Once ends the worker when the lane is drained.
+	Once    bool
+	Logger  *slog.Logger
+	Metrics *Metrics
+	Now     func() time.Time
+	Mutant  mutant.Set
+}
+
+// Worker moves one lane's messages into segments. Any number may run on one
+// lane at the same time: that wastes work and harms nothing.
+type Worker struct {
+	Options
+	total Counts
+	// drained is set when a Once worker found nothing left.
+	drained bool
+}
+
+// NewWorker returns a worker that has not started.
+func NewWorker(o Options) *Worker {
+	if o.TrimLag == 0 {
+		o.TrimLag = DefaultTrimLag
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil, o.ID.String())
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Logger = o.Logger.With("lane", o.ID.String())
+	return &Worker{Options: o}
+}
+
+// Run works until stop ends, or, with Once, until the lane is drained. When
+// stop ends it commits what it has read, then returns nil. When ctx ends it
+// drops what is not committed, which the next worker reads again.
+//
+// Faults that pass (a filer or a server that is down) are retried for as long
+// as ctx and stop allow, and the last one is returned if they end first. Faults
+// that need somebody to look are returned at once: *LaneBackError, *GapError,
+// ErrNoCheckpoint, segment.ErrSourceWentBack, *commitlog.ChainError and
+// commitlog.ErrWentBack.
+func (w *Worker) Run(ctx, stop context.Context) error {
+	var gap *GapError
+	for pause := time.Duration(0); ; {
+		before := w.total.Messages
+		err := w.session(ctx, stop)
+		var again *GapError
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return errors.Join(err, ctx.Err())
+		case errors.As(err, &again) && gap == nil:
+			gap = again // a gap may be another worker's trimming: look once more
+		case errors.As(err, &again), needsSomebody(err):
+			w.Logger.Error("ingest stopped", "err", err)
+			return err
+		}
+		if w.total.Messages > before {
+			gap, pause = nil, 0
+		}
+		w.Metrics.restarts.Inc()
+		w.Logger.Warn("ingest starts again from the checkpoint", "err", err)
+		pause = min(max(2*pause, 50*time.Millisecond), 5*time.Second)
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-stop.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// needsSomebody tells faults that trying again cannot mend.
+func needsSomebody(err error) bool {
+	var back *LaneBackError
+	var chain *commitlog.ChainError
+	return errors.As(err, &back) || errors.As(err, &chain) || errors.Is(err, ErrNoCheckpoint) ||
+		errors.Is(err, segment.ErrSourceWentBack) || errors.Is(err, commitlog.ErrWentBack) || errors.Is(err, filer.ErrCorrupt)
+}
+
+// Counts returns what the worker has done so far. Only after Run.
+func (w *Worker) Counts() Counts { return w.total }
+
+// Drained tells whether a Once worker ended because nothing was left.
+func (w *Worker) Drained() bool { return w.drained }
+
+// start loads the checkpoint and checks that the lane is the one that it is
+// about (rule 17).
+func (w *Worker) start(ctx context.Context) (*session, error) {
+	state, err := w.Lane.State(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("state of lane %s: %w", w.ID, err)
+	}
+	s := &session{
+		Worker: w,
+		source: w.ID.Source(state.Incarnation),
+		topics: &topics{
+			store: w.Store, autoCreate: w.AutoCreate, group: w.ID.Group, now: w.Now,
+			lock: newLock(), open: map[string]*openTopic{}, missing: map[string]time.Time{},
+		},
+		producers: map[string]segment.Producer{},
+	}
+	s.decoder.source = s.source
+	s.file = w.Store.CheckpointFile(s.source)
+	s.checkpoint, s.version, err = s.file.Load(ctx)
+	if errors.Is(err, filer.ErrNotFound) {
+		return nil, fmt.Errorf("lane %s, %s: %w", w.ID, s.file.Path(), ErrNoCheckpoint)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.from, s.lastRead = s.checkpoint.Sequence, s.checkpoint.Sequence
+	for _, p := range s.checkpoint.Producers {
+		s.producers[p.ID] = p
+	}
+	return s, s.checkWitness(ctx, state)
+}
+
+// checkWitness compares the lane with the message that the checkpoint stands on.
+func (s *session) checkWitness(ctx context.Context, state State) error {
+	at := s.checkpoint.Sequence
+	if at == 0 {
+		return nil
+	}
+	back := func(format string, a ...any) error {
+		return &LaneBackError{s.ID.String(), fmt.Sprintf(format, a...)}
+	}
+	if state.Last < at {
+		return back("its last message is %d, but %d is committed", state.Last, at)
+	}
+	t, err := s.Lane.TimeOf(ctx, at)
+	switch {
+	case errors.Is(err, ErrNoMessage):
+		return back("message %d, the last committed one, is gone", at)
+	case err != nil:
+		return fmt.Errorf("witness of lane %s: %w", s.ID, err)
+	case !t.Equal(s.checkpoint.Witness):
+		return back("message %d was stored at %s, but what was committed under that number was stored at %s",
+			at, t.UTC().Format(time.RFC3339Nano), s.checkpoint.Witness.Format(time.RFC3339Nano))
+	}
+	return nil
+}

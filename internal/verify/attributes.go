@@ -1,0 +1,98 @@
+package verify
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spillway-mq/spillway/internal/filer/commitlog"
+	"github.com/spillway-mq/spillway/internal/segment"
+	"github.com/spillway-mq/spillway/internal/topic"
+)
+
+// attributes reads the attributes of an entry as FORMAT describes them. It
+// shares no code with the segment store: a mistake in one cannot hide in both.
+func attributes(e commitlog.Entry) (segment.Chunk, error) {
+	p := parser{e: e}
+	c := segment.Chunk{
+		Entry: e, Base: p.number("Base"), Count: p.number("Count"), Bytes: p.number("Bytes"),
+		First: p.time("First"), Last: p.time("Last"), Positions: p.positions(),
+		Sealed: e.Attrs["Sealed"] == "true",
+	}
+	if !c.Sealed {
+		c.Source, c.From, c.Digest, c.Load = p.text("Source"), p.number("From"), p.text("Digest"), p.load()
+	}
+	if p.err == nil && c.Base+c.Count < c.Base {
+		p.fail("Count")
+	}
+	return c, p.err
+}
+
+type parser struct {
+	e   commitlog.Entry
+	err error
+}
+
+func (p *parser) fail(name string) {
+	if p.err == nil {
+		p.err = fmt.Errorf("attribute %s is %.200q", name, p.e.Attrs[name])
+	}
+}
+
+func (p *parser) text(name string) string {
+	s := p.e.Attrs[name]
+	if s == "" {
+		p.fail(name)
+	}
+	return s
+}
+
+func (p *parser) number(name string) uint64 {
+	n, err := strconv.ParseUint(p.e.Attrs[name], 10, 64)
+	if err != nil {
+		p.fail(name)
+	}
+	return n
+}
+
+func (p *parser) time(name string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, p.e.Attrs[name])
+	if err != nil {
+		p.fail(name)
+	}
+	return t
+}
+
+// positions reads "source=sequence:row@micros …", sorted by source.
+func (p *parser) positions() (list []segment.SourcePosition) {
+	for _, field := range strings.Fields(p.e.Attrs["Positions"]) {
+		source, rest, _ := strings.Cut(field, "=")
+		at, micros, _ := strings.Cut(rest, "@")
+		pos, err := topic.ParsePosition(at)
+		us, err2 := strconv.ParseInt(micros, 10, 64)
+		if err != nil || err2 != nil || source == "" || len(list) > 0 && source <= list[len(list)-1].Source {
+			p.fail("Positions")
+			return nil
+		}
+		list = append(list, segment.SourcePosition{Source: source, At: pos, Time: time.UnixMicro(us).UTC()})
+	}
+	return list
+}
+
+// load reads "bucket=records/bytes …", sorted by bucket.
+func (p *parser) load() (list []segment.Bucket) {
+	for _, field := range strings.Fields(p.e.Attrs["Load"]) {
+		bucket, rest, _ := strings.Cut(field, "=")
+		records, bytes, _ := strings.Cut(rest, "/")
+		i, err := strconv.ParseUint(bucket, 10, 8)
+		n, err2 := strconv.ParseUint(records, 10, 64)
+		size, err3 := strconv.ParseUint(bytes, 10, 64)
+		if err != nil || err2 != nil || err3 != nil || i >= segment.LoadBuckets || len(list) > 0 && int(i) <= list[len(list)-1].Index {
+			p.fail("Load")
+			return nil
+		}
+		list = append(list, segment.Bucket{Index: int(i), Records: n, Bytes: size})
+	}
+	return list
+}

@@ -1,0 +1,122 @@
+package verify
+
+import "slices"
+
+// Kind names a check and the violations that it finds. Kinds are stable: scripts
+// may decide by them.
+type Kind string
+
+// check is one thing that must hold. find tells what is wrong with a subject,
+// or "" if nothing is.
+type check[T any] struct {
+	kind Kind
+	find func(T) string
+}
+
+// run applies checks to a subject and tells whether all hold.
+func run[T any](v *verifier, list []check[T], at place, subject T) bool {
+	ok := true
+	for _, c := range list {
+		if detail := c.find(subject); detail != "" {
+			v.add(c.kind, at, detail)
+			ok = false
+		}
+	}
+	return ok
+}
+
+// checks are all checks, by what they look at.
+type checks struct {
+	topic      []check[error]
+	log        []check[logState]
+	link       []check[link]
+	layout     []check[layoutStep]
+	history    []check[*history]
+	segment    []check[segmentFile]
+	attributes []check[error]
+	chunk      []check[*chunkStep]
+	stored     []check[stored]
+	decoded    []check[error]
+	record     []check[*recordStep]
+	content    []check[*content]
+	end        []check[segmentEnd]
+	source     []check[*source]
+	rows       []check[rowStep]
+	lane       []check[laneStep]
+	message    []check[messageStep]
+}
+
+func allChecks() checks {
+	return checks{
+		topic: []check[error]{{"topic.file", describe}},
+		log:   []check[logState]{{"log.head", checkHead}},
+		link:  []check[link]{{"log.gap", checkGap}, {"log.fork", checkFork}},
+		layout: []check[layoutStep]{
+			{"layout.invalid", checkLayout}, {"layout.edit", checkEdit},
+		},
+		history:    []check[*history]{{"layout.missing", checkInForce}},
+		segment:    []check[segmentFile]{{"segment.file", checkSegmentFile}},
+		attributes: []check[error]{{"chunk.attributes", describe}},
+		chunk: []check[*chunkStep]{
+			{"offsets.gap", checkBase}, {"chunk.empty", checkEmpty}, {"chunk.times", checkTimes},
+			{"positions.back", checkBack}, {"positions.foreign", checkForeign},
+			{"seal.last", checkNothingAfter}, {"seal.content", checkSealContent},
+		},
+		stored:  []check[stored]{{"chunk.lost", checkLost}, {"chunk.digest", checkDigest}},
+		decoded: []check[error]{{"chunk.decode", describe}},
+		record: []check[*recordStep]{
+			{"records.order", checkOrder}, {"records.from", checkFrom},
+			{"records.late", checkLate}, {"records.range", checkRange},
+		},
+		content: []check[*content]{
+			{"chunk.count", checkCount}, {"chunk.bytes", checkBytes}, {"chunk.load", checkLoad},
+			{"positions.record", checkLastRecord}, {"positions.time", checkPositionTime}, {"records.times", checkRecordTimes},
+		},
+		end:    []check[segmentEnd]{{"seal.live", checkSealLive}, {"seal.missing", checkSealMissing}},
+		source: []check[*source]{{"checkpoint.file", checkCheckpoint}, {"checkpoint.back", checkCheckpointBack}},
+		rows:   []check[rowStep]{{"rows.twice", checkTwice}, {"rows.missing", checkMissing}},
+		lane: []check[laneStep]{
+			{"lane.stream", checkStream}, {"lane.incarnation", checkIncarnation},
+			{"lane.back", checkLaneBack}, {"lane.witness", checkWitness},
+		},
+		message: []check[messageStep]{{"lane.uncommitted", checkCommitted}, {"lane.rows", checkRowCount}},
+	}
+}
+
+// describe is the check of what either works or fails with an error.
+func describe(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// remove leaves out the check of a kind.
+func (c *checks) remove(kind Kind) {
+	c.topic, c.log, c.link = drop(c.topic, kind), drop(c.log, kind), drop(c.link, kind)
+	c.layout, c.history, c.segment = drop(c.layout, kind), drop(c.history, kind), drop(c.segment, kind)
+	c.attributes, c.chunk, c.stored = drop(c.attributes, kind), drop(c.chunk, kind), drop(c.stored, kind)
+	c.decoded, c.record, c.content = drop(c.decoded, kind), drop(c.record, kind), drop(c.content, kind)
+	c.end, c.source, c.rows = drop(c.end, kind), drop(c.source, kind), drop(c.rows, kind)
+	c.lane, c.message = drop(c.lane, kind), drop(c.message, kind)
+}
+
+func drop[T any](list []check[T], kind Kind) []check[T] {
+	return slices.DeleteFunc(list, func(c check[T]) bool { return c.kind == kind })
+}
+
+// Kinds lists the kinds of all checks.
+func Kinds() []Kind {
+	c := allChecks()
+	return slices.Concat(kinds(c.topic), kinds(c.log), kinds(c.link), kinds(c.layout), kinds(c.history), kinds(c.segment),
+		kinds(c.attributes), kinds(c.chunk), kinds(c.stored), kinds(c.decoded), kinds(c.record), kinds(c.content),
+		kinds(c.end), kinds(c.source), kinds(c.rows), kinds(c.lane), kinds(c.message))
+}
+
+func kinds[T any](list []check[T]) []Kind {
+	names := make([]Kind, len(list))
+	for i, c := range list {
+		names[i] = c.kind
+	}
+	return names
+}

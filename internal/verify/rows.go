@@ -1,0 +1,169 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/spillway-mq/spillway/internal/record"
+	"github.com/spillway-mq/spillway/internal/segment"
+)
+
+// rowRun is consecutive rows of one message, lo to hi, in one chunk.
+type rowRun struct {
+	seq    uint64
+	lo, hi uint32
+	chunk  uint32 // in verifier.chunks
+	at     uint32 // offset of row lo, from the chunk's base
+}
+
+// source is what the topic's files hold of one source.
+type source struct {
+	name     string
+	path     string // of the chunk that was found first
+	runs     []rowRun
+	batches  []uint64 // hashes of the identities of batches
+	rejected []uint64 // messages whose first row is rejected
+	// from is the highest checkpoint that a chunk says its writer started from,
+	// and fromPath that chunk.
+	from     uint64
+	fromPath string
+	// known is the sequence up to which chunks may have been trimmed away, so
+	// that nothing can be missing up to it.
+	known uint64
+
+	checkpoint    segment.Checkpoint // read after the chunks
+	checkpointErr error
+}
+
+// sourceOf notes a chunk's source.
+func (v *verifier) sourceOf(s *segmentState, c segment.Chunk, path string) *source {
+	of := func(name string) *source {
+		src := v.sources[name]
+		if src == nil {
+			src = &source{name: name, path: path}
+			v.sources[name] = src
+		}
+		return src
+	}
+	if s.trimmed && s.prev == nil {
+		for _, p := range c.Positions {
+			of(p.Source).known = max(of(p.Source).known, p.At.Sequence)
+		}
+	}
+	src := of(c.Source)
+	if c.From >= src.from {
+		src.from, src.fromPath = c.From, path
+	}
+	return src
+}
+
+// take notes a record that is in a chunk.
+func (s *source) take(r *record.Record, chunk, at uint32) {
+	p := r.Position
+	if n := len(s.runs) - 1; n >= 0 {
+		if last := &s.runs[n]; last.chunk == chunk && last.seq == p.Sequence && last.hi != math.MaxUint32 && last.hi+1 == p.Row {
+			last.hi = p.Row
+			return
+		}
+	}
+	s.runs = append(s.runs, rowRun{p.Sequence, p.Row, p.Row, chunk, at})
+	if r.Rejected != "" && p.Row == 0 {
+		s.rejected = append(s.rejected, p.Sequence)
+	}
+	if r.ID != nil && p.Row == 0 {
+		s.batches = append(s.batches, batchHash(r.ID.Producer, r.ID.Sequence))
+	}
+}
+
+// batchHash stands for a batch's identity: 8 bytes for each are kept. That two
+// of some million are the same is unlikely enough.
+func batchHash(producer string, seq uint64) uint64 {
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.WriteString(producer)
+	_, _ = d.Write([]byte{0, byte(seq), byte(seq >> 8), byte(seq >> 16), byte(seq >> 24),
+		byte(seq >> 32), byte(seq >> 40), byte(seq >> 48), byte(seq >> 56)})
+	return d.Sum64()
+}
+
+// rowStep is a run of rows of a message with what comes before it.
+type rowStep struct {
+	source string
+	first  bool   // of its message
+	prev   rowRun // the run before, of the same message unless first
+	run    rowRun
+	where  string // the chunk of prev
+	due    bool   // all rows of the message must be there
+}
+
+// checkTwice: each (source, sequence, row) is there once.
+func checkTwice(s rowStep) string {
+	if s.first || s.run.lo > s.prev.hi {
+		return ""
+	}
+	return fmt.Sprintf("row %d of message %d of source %s is also in %s", s.run.lo, s.run.seq, s.source, s.where)
+}
+
+// checkMissing: up to the checkpoint, a message's rows are there from 0 on
+// without a hole.
+func checkMissing(s rowStep) string {
+	next := uint32(0)
+	if !s.first {
+		next = s.prev.hi + 1
+	}
+	if !s.due || s.run.lo <= next {
+		return ""
+	}
+	return fmt.Sprintf("rows %d to %d of message %d of source %s are missing, row %d is there", next, s.run.lo-1, s.run.seq, s.source, s.run.lo)
+}
+
+// source judges one source over all segments.
+func (v *verifier) source(ctx context.Context, s *source) error {
+	s.checkpoint, s.checkpointErr = v.loadCheckpoint(ctx, s.name)
+	if s.checkpointErr != nil && !definite(s.checkpointErr) {
+		return s.checkpointErr
+	}
+	run(v, v.checks.source, place{path: v.store.CheckpointFile(s.name).Path()}, s)
+	if v.broken {
+		return nil
+	}
+	slices.SortFunc(s.runs, func(a, b rowRun) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.lo, b.lo)) })
+	slices.Sort(s.rejected)
+	slices.Sort(s.batches)
+	due := v.before[s.name]
+	step := rowStep{source: s.name, first: true}
+	for _, r := range s.runs {
+		step.first = step.prev.seq != r.seq
+		step.run, step.due = r, r.seq <= due && r.seq > s.known
+		if !step.first {
+			step.where = v.chunks[step.prev.chunk].path
+		}
+		at := v.chunks[r.chunk].place
+		at.offset += uint64(r.at)
+		run(v, v.checks.rows, at, step)
+		if v.full() {
+			return nil
+		}
+		if step.first || r.hi > step.prev.hi {
+			step.prev = r
+		}
+	}
+	return nil
+}
+
+// rowsOf counts the rows of a message, from run i on, and returns where the
+// search for later messages goes on.
+func (s *source) rowsOf(seq uint64, i int) (rows uint64, next int) {
+	for i < len(s.runs) && s.runs[i].seq < seq {
+		i++
+	}
+	for ; i < len(s.runs) && s.runs[i].seq == seq; i++ {
+		rows += uint64(s.runs[i].hi-s.runs[i].lo) + 1
+	}
+	return rows, i
+}
