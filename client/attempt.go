@@ -22,16 +22,20 @@ func (e errUnsent) Unwrap() error  { return e.error }
 func (e errFull) Unwrap() error    { return e.error }
 func (e errRefused) Unwrap() error { return e.error }
 
+var errClosedOnTheWay = errors.New("the connection to NATS was closed before the answer came")
+
 // codeStoreFailed is JetStream's error code for a message that could not be
 // stored, because the stream is full for instance.
 const codeStoreFailed = 10077
 
-// permissionCheck is how often an attempt looks whether the server complained of
-// a missing permission: that is the only answer to a publish without one.
-const permissionCheck = 100 * time.Millisecond
+// checkEvery is how often an attempt looks at the connection: whether it was
+// closed, and whether the server complained of a missing permission, which is the
+// only answer to a publish without one.
+const checkEvery = 100 * time.Millisecond
 
-// attempt sends msg once and waits for the answer, at most AckTimeout.
-func (s *sender) attempt(ctx context.Context, lost <-chan struct{}, msg *nats.Msg) (*jetstream.PubAck, error) {
+// attempt sends msg once and waits for the answer, at most AckTimeout or until
+// the connection breaks, both of which the library sees to.
+func (s *sender) attempt(ctx context.Context, msg *nats.Msg) (*jetstream.PubAck, error) {
 	before := s.link.nc.LastError()
 	f, err := s.js.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
 	switch {
@@ -42,7 +46,7 @@ func (s *sender) attempt(ctx context.Context, lost <-chan struct{}, msg *nats.Ms
 	case err != nil:
 		return nil, fmt.Errorf("publish: %w", err)
 	}
-	check := time.NewTicker(permissionCheck)
+	check := time.NewTicker(checkEvery)
 	defer check.Stop()
 	for {
 		select {
@@ -53,9 +57,10 @@ func (s *sender) attempt(ctx context.Context, lost <-chan struct{}, msg *nats.Ms
 			return ack, nil
 		case err := <-f.Err():
 			return nil, answered(err)
-		case <-lost:
-			return nil, errLost
 		case <-check.C:
+			if s.link.nc.IsClosed() {
+				return nil, errClosedOnTheWay
+			}
 			if now := s.link.nc.LastError(); now != before && denies(now, msg.Subject) {
 				return nil, errRefused{now}
 			}

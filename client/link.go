@@ -2,15 +2,11 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/nats-io/nats.go"
 )
-
-// errLost ends an attempt whose connection broke: the answer will not come.
-var errLost = errors.New("the connection to NATS broke before the answer came")
 
 // link follows the state of a NATS connection, so that senders hand nothing to a
 // broken one: what waits in a client library's own buffer has an unknown outcome.
@@ -19,15 +15,13 @@ type link struct {
 	events chan nats.Status
 
 	mu      sync.Mutex
-	lost    chan struct{} // closed when the present connection breaks
 	changed chan struct{} // closed at the next event
 }
 
 func newLink(nc *nats.Conn) *link {
 	return &link{
 		nc:      nc,
-		events:  nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.DISCONNECTED, nats.CLOSED),
-		lost:    make(chan struct{}),
+		events:  nc.StatusChanged(nats.CONNECTED, nats.CLOSED),
 		changed: make(chan struct{}),
 	}
 }
@@ -42,20 +36,12 @@ func (l *link) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case s := <-l.events:
-			l.note(s)
+		case <-l.events:
+			l.mu.Lock()
+			close(l.changed)
+			l.changed = make(chan struct{})
+			l.mu.Unlock()
 		}
-	}
-}
-
-func (l *link) note(s nats.Status) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.changed)
-	l.changed = make(chan struct{})
-	if s != nats.CONNECTED {
-		close(l.lost)
-		l.lost = make(chan struct{})
 	}
 }
 
@@ -63,23 +49,22 @@ func (l *link) note(s nats.Status) {
 // while it stays the same.
 func (l *link) generation() uint64 { return l.nc.Stats().Reconnects }
 
-// up waits until the connection stands and returns a channel that is closed when
-// it breaks.
-func (l *link) up(ctx context.Context) (lost <-chan struct{}, err error) {
+// up waits until the connection stands.
+func (l *link) up(ctx context.Context) error {
 	for {
 		l.mu.Lock()
-		lost, changed := l.lost, l.changed
+		changed := l.changed
 		l.mu.Unlock()
 		if l.nc.IsConnected() {
-			return lost, nil
+			return nil
 		}
 		if l.nc.IsClosed() {
-			return nil, nats.ErrConnectionClosed
+			return nats.ErrConnectionClosed
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("not connected to NATS: %w", context.Cause(ctx))
+			return fmt.Errorf("not connected to NATS: %w", context.Cause(ctx))
 		}
 	}
 }

@@ -297,12 +297,19 @@ func TestPublishBlocksWhenTheBufferIsFull(t *testing.T) {
 		closed <- err
 	}()
 	soon, cancelClose := context.WithCancel(t.Context())
-	cancelClose()
-	if err := p.Close(soon); !errors.Is(err, context.Canceled) {
-		t.Errorf("Close: %v", err)
-	}
+	closing := make(chan error, 1)
+	go func() { closing <- p.Close(soon) }()
 	if err := <-closed; !errors.Is(err, ErrClosed) {
 		t.Errorf("a blocked Publish, when the producer closes: %v", err)
+	}
+	select {
+	case err := <-closing:
+		t.Errorf("Close did not wait for what has no outcome: %v", err)
+	default:
+	}
+	cancelClose()
+	if err := <-closing; !errors.Is(err, context.Canceled) {
+		t.Errorf("Close: %v", err)
 	}
 }
 

@@ -143,15 +143,14 @@ func (s *sender) message(b *batch) *nats.Msg {
 // try makes one attempt. The budget's end, that of limited, does not cut short
 // one that is on its way: its outcome would be unknown for want of moments.
 func (s *sender) try(ctx, limited context.Context, d *delivery, msg *nats.Msg) error {
-	lost, err := s.link.up(limited)
-	if err != nil {
+	if err := s.link.up(limited); err != nil {
 		return errUnsent{err}
 	}
 	if err := s.refresh(limited); err != nil {
 		return errUnsent{err}
 	}
 	d.sent = true
-	ack, err := s.attempt(ctx, lost, msg)
+	ack, err := s.attempt(ctx, msg)
 	if err != nil {
 		return err
 	}

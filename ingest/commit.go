@@ -144,7 +144,7 @@ func (s *session) appendAll(ctx context.Context, groups []*group) (map[string]bo
 	for i, part := range groups {
 		g.Go(func() (err error) {
 			part.outcome, err = part.segment.Append(each, segment.Input{
-				Source: s.source, From: s.from, Set: part.set, Checkpoint: s.readCheckpoint, Prepared: part.prepared,
+				Source: s.source, From: s.from, Set: part.set, Checkpoint: s.readCheckpoint, Holds: s.holds, Prepared: part.prepared,
 			})
 			part.prepared = nil
 			met[i] = errors.Is(err, segment.ErrSealed) || errors.Is(err, commitlog.ErrNoLog)
@@ -174,6 +174,28 @@ func (s *session) appendAll(ctx context.Context, groups []*group) (map[string]bo
 func (s *session) readCheckpoint(ctx context.Context) (topic.Position, error) {
 	c, _, err := s.file.Load(ctx)
 	return topic.Whole(c.Sequence), err
+}
+
+// holds compares a committed position with the lane (rule 17). A message that
+// was trimmed cannot be compared any more; trimming lags far enough behind.
+func (s *session) holds(ctx context.Context, p segment.SourcePosition) error {
+	t, err := s.Lane.TimeOf(ctx, p.At.Sequence)
+	if err == nil && t.UnixMicro() == p.Time.UnixMicro() {
+		return nil
+	}
+	shown := "nothing"
+	switch {
+	case err == nil:
+		shown = "a message of " + t.UTC().Format(time.RFC3339Nano)
+	case !errors.Is(err, ErrNoMessage):
+		return err
+	default:
+		state, err := s.Lane.State(ctx)
+		if err != nil || p.At.Sequence < state.First {
+			return err
+		}
+	}
+	return fmt.Errorf("%s at %s: committed %s, the lane shows %s: %w", p.Source, p.At, p.Time.Format(time.RFC3339Nano), shown, segment.ErrSourceWentBack)
 }
 
 // advance moves the checkpoint to the end of the flush, with the producer table

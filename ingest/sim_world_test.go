@@ -20,7 +20,15 @@ import (
 // simStats counts what a suite of simulations went through. A suite in which
 // one of these is zero proves less than it claims.
 type simStats struct {
-	conflicts, lostReplies, late, takeovers, partialDrops, duplicates, back, backStops, trims, voids, rejected atomic.Int64
+	conflicts, lostReplies, late, takeovers, partialDrops, duplicates, rejected, back, backStops, trims atomic.Int64
+}
+
+func (s *simStats) all() map[string]*atomic.Int64 {
+	return map[string]*atomic.Int64{
+		"conflicts": &s.conflicts, "lost replies": &s.lostReplies, "late": &s.late, "takeovers": &s.takeovers,
+		"partial drops": &s.partialDrops, "duplicates": &s.duplicates, "rejected": &s.rejected,
+		"lanes back": &s.back, "stops": &s.backStops, "trims": &s.trims,
+	}
 }
 
 var (
@@ -46,7 +54,6 @@ type world struct {
 	mu      sync.Mutex
 	trimmed map[string]map[uint64]record.Record // read before they were trimmed
 	lost    map[string]bool                     // values that the lane lost
-	workers int
 }
 
 func newWorld(seed uint64, m mutant.Variant, stats *simStats) *world {
@@ -189,10 +196,14 @@ func (w *world) worker(ctx context.Context, name string, pause func() time.Durat
 	client := w.fs.Client(name, w.hook(pause, slow))
 	stopKill := context.AfterFunc(ctx, client.Kill)
 	defer stopKill()
+	lag := 500 * time.Millisecond
+	if w.goBack {
+		lag = time.Hour // what was trimmed cannot be compared
+	}
 	worker := NewWorker(Options{
 		Lane:  &simLane{server: w.server, dice: w.dice, name: name, calm: w.calm.Load(), pause: pause, stats: w.stats},
 		ID:    lane.ID{Group: lane.Default},
-		Store: w.store(client), AutoCreate: true, TrimLag: 500 * time.Millisecond, Once: w.calm.Load(), Mutant: w.mutant,
+		Store: w.store(client), AutoCreate: true, TrimLag: lag, Once: w.calm.Load(), Mutant: w.mutant,
 	})
 	err := worker.Run(ctx, ctx)
 	return worker, err

@@ -29,6 +29,10 @@ type Input struct {
 	// Checkpoint reads the source's checkpoint. Append calls it each time it
 	// has seen the tail (rule 10).
 	Checkpoint func(context.Context) (topic.Position, error)
+	// Holds checks that the source still shows the record that was committed
+	// at a position, and returns ErrSourceWentBack if not. Append asks it about
+	// every tail that this handle did not write.
+	Holds func(context.Context, SourcePosition) error
 	// Prepared, if not nil, is what [Segment.Prepare] gave for this Set.
 	Prepared *Prepared
 }
@@ -157,8 +161,12 @@ func (s *Segment) commit(ctx context.Context, in Input, taken *record.Set, p *Pr
 	next.Digest = p.digest
 	f := filer.File{ID: filer.NewID(), Attrs: next.attrs(), Content: p.content, Blobs: p.blobs}
 	e, err := s.log.Append(ctx, s.tail.Entry, f)
-	tail, err := s.outcome(ctx, e, err)
-	return err == nil && tail.Entry.ID == f.ID, err
+	won := err == nil
+	if won {
+		s.trusted = f.ID
+	}
+	_, err = s.outcome(ctx, e, err)
+	return won, err
 }
 
 // Confirm reads a committed chunk back; rule 5 asks for it before the
@@ -173,13 +181,15 @@ func (s *Segment) above(ctx context.Context, in Input) (*record.Set, error) {
 		return nil, err
 	}
 	have := s.tail.PositionOf(in.Source)
+	if s.tail.Entry.ID != s.trusted && have.At.Sequence > 0 {
+		if err := in.Holds(ctx, have); err != nil {
+			return nil, fmt.Errorf("segment %s of topic %q: %w", s.ID, s.topic.Name, err)
+		}
+	}
+	s.trusted = s.tail.Entry.ID
 	base := checkpoint.Max(have.At)
 	taken := &record.Set{}
 	for _, r := range in.Set.Recs {
-		if r.Pos == have.At && r.Time != have.Time.UnixMicro() {
-			return nil, fmt.Errorf("segment %s of topic %q, source %s at %s: appended %s, now %s: %w", s.ID, s.topic.Name,
-				in.Source, r.Pos, have.Time.Format(time.RFC3339Nano), time.UnixMicro(r.Time).UTC().Format(time.RFC3339Nano), ErrSourceWentBack)
-		}
 		if r.Pos.After(base) && r.Pos.After(s.FloorOf(in.Source, r.Slot)) {
 			taken.Recs = append(taken.Recs, r)
 		}

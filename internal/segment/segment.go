@@ -21,10 +21,11 @@ var ErrSealed = errors.New("segment is sealed")
 // one goroutine at a time may append with it.
 type Segment struct {
 	topic.Segment
-	topic  *Topic
-	log    *commitlog.Log
-	tail   Chunk
-	loaded bool
+	topic   *Topic
+	log     *commitlog.Log
+	tail    Chunk
+	loaded  bool
+	trusted string // ID of the last tail whose position the source confirmed
 }
 
 func (t *Topic) segmentDir(id topic.SegmentID) string {

@@ -40,13 +40,17 @@ type (
 		Rejected *string    `avro:"rejected"`
 		EventTS  *time.Time `avro:"event_ts"`
 		Key      *[]byte    `avro:"key"`
-		Headers  []struct{} `avro:"headers"`
+		Headers  []header   `avro:"headers"`
 		Value    *[]byte    `avro:"value"`
 		Ref      *struct{}  `avro:"ref"`
 	}
 	rowID struct {
 		Producer string `avro:"producer"`
 		Sequence int64  `avro:"sequence"`
+	}
+	header struct {
+		Name  string `avro:"name"`
+		Value []byte `avro:"value"`
 	}
 	// position is a source's position in attribute form.
 	position struct {
@@ -132,14 +136,25 @@ func newFixture() *fixture {
 			layoutJSON(2, "roll", `["00000000-00-aaaaaaaa"]`, "0:c", "0:c,1:b", false),
 		},
 	}
+	f.fill()
+	return f
+}
+
+// fill appends the records: two flushes, a roll, three flushes.
+func (f *fixture) fill() {
 	f.flush(sourceA, 0, 0, 1, 4)
 	f.flush(sourceB, 0, 0, 1, 3)
 	f.segs[0].chunks = append(f.segs[0].chunks, &chunk{id: "seal-0", sealed: true})
-	f.segs[2].floors = fmt.Sprintf(`[{"lo":0,"hi":32768,"source":%q,"at":"4:0"},{"lo":0,"hi":32768,"source":%q,"at":"3:0"}]`, sourceA, sourceB)
+	final := map[string]row{}
+	for _, c := range f.segs[0].chunks[:2] {
+		final[c.source] = c.rows[len(c.rows)-1]
+	}
+	a, b := final[sourceA], final[sourceB]
+	f.segs[2].floors = fmt.Sprintf(`[{"lo":0,"hi":32768,"source":%q,"at":"%d:%d"},{"lo":0,"hi":32768,"source":%q,"at":"%d:%d"}]`,
+		sourceA, a.Sequence, a.Row, sourceB, b.Sequence, b.Row)
 	f.flush(sourceA, 2, 4, 6, 9) // message 5 was for another topic
 	f.flush(sourceB, 2, 3, 4, 6)
 	f.flush(sourceA, 2, 9, 10, 12)
-	return f
 }
 
 // flush appends messages to the segments: the lower half to segment low.
@@ -170,7 +185,7 @@ func layoutJSON(epoch int, kind, parents, children, live string, pending bool) s
 		var parts []string
 		for _, p := range strings.Split(s, ",") {
 			half, letter, _ := strings.Cut(p, ":")
-			id := map[string]string{"a": "00000000-00-aaaaaaaa", "b": "00000000-01-bbbbbbbb", "c": "00000002-00-cccccccc"}[letter]
+			id := map[string]string{"a": "00000000-00-aaaaaaaa", "b": "00000000-01-bbbbbbbb", "d": "00000002-01-dddddddd", "c": "00000002-00-cccccccc"}[letter]
 			lo := map[string]int{"0": 0, "1": 1 << 15}[half]
 			parts = append(parts, fmt.Sprintf(`{"id":%q,"lo":%d,"hi":%d}`, id, lo, lo+1<<15))
 		}
@@ -328,7 +343,6 @@ func load(s *seg, c *chunk, sizes []int, key string) (bytes, load string) {
 
 // avro writes an Avro file in blocks of 7, packed if its bytes are on a volume.
 func (f *fixture) avro(t testing.TB, rows []row, packed bool) (file []byte, sizes []int) {
-	t.Helper()
 	codec, pack := "null", func(b []byte) []byte { return b }
 	if packed {
 		enc, err := zstd.NewWriter(nil)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -175,6 +174,7 @@ func (v *verifier) look(ctx context.Context, id lane.ID) (laneStep, error) {
 	}
 }
 
+// ifUnknown drops errors that are about the data.
 func ifUnknown(err error) error {
 	if err == nil || definite(err) {
 		return nil
@@ -235,11 +235,14 @@ func (v *verifier) messages(ctx context.Context, id lane.ID, name string, to uin
 		if err != nil {
 			return err
 		}
+		if m.Sequence <= src.known {
+			continue // some of its records were trimmed
+		}
 		s := messageStep{m: m, source: name}
 		s.committed, next = src.rowsOf(m.Sequence, next)
 		if _, s.rejected = slices.BinarySearch(src.rejected, m.Sequence); s.committed == 0 {
 			if !v.excused(src, m) {
-				open = append(open, Message{Sequence: m.Sequence, Time: m.Time})
+				open = append(open, Message{Sequence: m.Sequence, Time: m.Time, Header: m.Header})
 			}
 			continue
 		}
@@ -247,15 +250,24 @@ func (v *verifier) messages(ctx context.Context, id lane.ID, name string, to uin
 			return nil
 		}
 	}
+	return v.uncommitted(ctx, name, open)
+}
+
+// uncommitted judges messages that are not in the topic.
+func (v *verifier) uncommitted(ctx context.Context, source string, open []Message) error {
 	if len(open) == 0 {
 		return nil
 	}
-	unrouted, err := v.unrouted(ctx, name)
+	sequences, batches, err := v.unrouted(ctx, source)
 	if err != nil {
 		return err
 	}
 	for _, m := range open {
-		if run(v, v.checks.message, at, messageStep{m: m, source: name, excused: unrouted[m.Sequence]}); v.full() {
+		s := messageStep{m: m, source: source, excused: sequences[m.Sequence]}
+		if hash, ok := identity(m.Header); ok {
+			s.excused = s.excused || batches[hash]
+		}
+		if run(v, v.checks.message, place{path: v.topic.Dir()}, s); v.full() {
 			return nil
 		}
 	}
@@ -263,57 +275,60 @@ func (v *verifier) messages(ctx context.Context, id lane.ID, name string, to uin
 }
 
 // excused tells whether a message need not be in this topic: it was sent before
-// the topic was made (an earlier one of its name may have had it), its records
-// were trimmed since, or it was a batch's second copy.
+// the topic was made (an earlier one of its name may have had it), or it was a
+// batch's second copy.
 func (v *verifier) excused(s *source, m Message) bool {
-	if m.Time.Before(v.topic.Created) || m.Sequence <= s.known {
+	if m.Time.Before(v.topic.Created) {
 		return true
 	}
-	producer, seq := m.Header[lane.HeaderProducer], m.Header[lane.HeaderSequence]
-	if m.Header[lane.HeaderBatch] == nil || len(producer) != 1 || len(seq) != 1 {
+	hash, ok := identity(m.Header)
+	if !ok {
 		return false
 	}
-	n, err := strconv.ParseUint(seq[0], 10, 63)
-	if err != nil {
-		return false
-	}
-	_, copied := slices.BinarySearch(s.batches, batchHash(producer[0], n))
+	_, copied := slices.BinarySearch(s.batches, hash)
 	return copied
 }
 
-// unrouted finds a source's messages that were committed to the system topic for
-// those that named no topic: this one did not exist yet, or was seen so late.
-func (v *verifier) unrouted(ctx context.Context, source string) (map[uint64]bool, error) {
-	found := map[uint64]bool{}
+// unrouted finds a source's messages, and the identities of their batches, that
+// were committed to the system topic for those that named no topic: this one did
+// not exist yet, or was seen so late. What cannot be read of it excuses nothing.
+func (v *verifier) unrouted(ctx context.Context, source string) (sequences, batches map[uint64]bool, err error) {
+	sequences, batches = map[uint64]bool{}, map[uint64]bool{}
 	if v.topic.Name == topic.Unrouted {
-		return found, nil
+		return sequences, batches, nil
 	}
 	t, err := v.store.Topic(ctx, topic.Unrouted)
-	if errors.Is(err, segment.ErrNoTopic) {
-		return found, nil
+	if errors.Is(err, segment.ErrNoTopic) || errors.Is(err, segment.ErrDeleting) {
+		return sequences, batches, nil
 	}
 	if err != nil {
-		return nil, err
+		return sequences, batches, ifUnknown(err)
 	}
 	segments, err := t.Segments(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("topic %q: %w", topic.Unrouted, err)
+		return sequences, batches, ifUnknown(err)
+	}
+	collect := func(seg *segment.Segment, c segment.Chunk) error {
+		for r, err := range seg.Records(ctx, c) {
+			if err != nil {
+				return err
+			}
+			sequences[r.Position.Sequence] = true
+			for _, hash := range identities(&r) {
+				batches[hash] = true
+			}
+		}
+		return nil
 	}
 	for _, seg := range segments {
 		for c, err := range seg.Chunks(ctx, 0) {
-			if err != nil {
-				return nil, err
+			if err == nil && c.Source == source {
+				err = collect(seg, c)
 			}
-			if c.Source != source {
-				continue
-			}
-			for r, err := range seg.Records(ctx, c) {
-				if err != nil {
-					return nil, err
-				}
-				found[r.Position.Sequence] = true
+			if ifUnknown(err) != nil {
+				return nil, nil, fmt.Errorf("topic %q: %w", topic.Unrouted, err)
 			}
 		}
 	}
-	return found, nil
+	return sequences, batches, nil
 }

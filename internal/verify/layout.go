@@ -3,7 +3,6 @@ package verify
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -227,7 +226,7 @@ func (v *verifier) end(ctx context.Context, h *history, id topic.SegmentID, seal
 	s := segmentEnd{live: slices.ContainsFunc(h.inForce.Live, isLive), pending: h.pending[id], sealed: sealed}
 	if s.live && s.sealed && !s.pending {
 		l, err := v.topic.Layouts(ctx)
-		if err != nil && !definite(err) && !errors.Is(err, commitlog.ErrWentBack) {
+		if err != nil && !definite(err) {
 			return err
 		}
 		for _, l := range l {

@@ -97,7 +97,9 @@ func (v *verifier) walk(ctx context.Context, log *commitlog.Log, ext string, at 
 			prev, expect = &e, e.N+1
 		}
 		at.path = log.Dir()
-		run(v, v.checks.log, at, logState{head, headErr, prev})
+		end := logState{head, headErr, prev}
+		run(v, v.checks.log, at, end)
+		v.broken = v.broken || checkHead(end) != ""
 	}
 }
 

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/spillway-mq/spillway/internal/lane"
 	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/segment"
 )
@@ -75,9 +77,38 @@ func (s *source) take(r *record.Record, chunk, at uint32) {
 	if r.Rejected != "" && p.Row == 0 {
 		s.rejected = append(s.rejected, p.Sequence)
 	}
-	if r.ID != nil && p.Row == 0 {
-		s.batches = append(s.batches, batchHash(r.ID.Producer, r.ID.Sequence))
+	if p.Row == 0 {
+		s.batches = append(s.batches, identities(r)...)
 	}
+}
+
+// identities gives the hash of the identity of the batch that brought a record,
+// if one did. A rejected record has it among its headers only.
+func identities(r *record.Record) []uint64 {
+	if r.ID != nil {
+		return []uint64{batchHash(r.ID.Producer, r.ID.Sequence)}
+	}
+	if r.Rejected == "" {
+		return nil
+	}
+	header := map[string][]string{}
+	for _, h := range r.Headers {
+		header[h.Name] = append(header[h.Name], string(h.Value))
+	}
+	if hash, ok := identity(header); ok {
+		return []uint64{hash}
+	}
+	return nil
+}
+
+// identity is the hash of the identity in a batch's headers.
+func identity(header map[string][]string) (hash uint64, ok bool) {
+	producer, seq := header[lane.HeaderProducer], header[lane.HeaderSequence]
+	if header[lane.HeaderBatch] == nil || len(producer) != 1 || len(seq) != 1 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(seq[0], 10, 63)
+	return batchHash(producer[0], n), err == nil
 }
 
 // batchHash stands for a batch's identity: 8 bytes for each are kept. That two
@@ -119,7 +150,7 @@ func checkMissing(s rowStep) string {
 	if !s.due || s.run.lo <= next {
 		return ""
 	}
-	return fmt.Sprintf("rows %d to %d of message %d of source %s are missing, row %d is there", next, s.run.lo-1, s.run.seq, s.source, s.run.lo)
+	return fmt.Sprintf("rows [%d,%d) of message %d of source %s are missing, row %d is there", next, s.run.lo, s.run.seq, s.source, s.run.lo)
 }
 
 // source judges one source over all segments.

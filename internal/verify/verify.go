@@ -71,7 +71,16 @@ func Topic(ctx context.Context, store *segment.Store, lanes Lanes, name string, 
 	if err := v.verify(ctx, name); err != nil {
 		return v.report, fmt.Errorf("verify topic %q: %w", name, err)
 	}
-	v.report.OK = len(v.report.Violations) == 0
+	if v.report.OK = len(v.report.Violations) == 0; !v.report.OK && v.topic != nil {
+		// A topic that was deleted meanwhile looks damaged, and is not.
+		now, err := store.Topic(ctx, name)
+		if err == nil && now.Incarnation != v.topic.Incarnation {
+			err = segment.ErrDeleting
+		}
+		if err != nil {
+			return v.report, fmt.Errorf("verify topic %q: it changed meanwhile: %w", name, err)
+		}
+	}
 	return v.report, nil
 }
 
@@ -173,5 +182,5 @@ func (v *verifier) whole(ctx context.Context) error {
 // definite tells whether an error is about the data: another try would end the
 // same.
 func definite(err error) bool {
-	return filer.Definite(err) || errors.Is(err, commitlog.ErrNoLog)
+	return filer.Definite(err) || errors.Is(err, commitlog.ErrNoLog) || errors.Is(err, commitlog.ErrWentBack)
 }

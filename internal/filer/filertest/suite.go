@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mq/spillway/internal/filer"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/spillway-mq/spillway/internal/filer"
 )
 
 const (

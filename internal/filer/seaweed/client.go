@@ -20,12 +20,13 @@ import (
 	"time"
 
 	"github.com/seaweedfs/seaweedfs/weed/pb/filer_pb"
-	"github.com/spillway-mq/spillway/internal/filer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/spillway-mq/spillway/internal/filer"
 )
 
 // Config says where a filer is and how to talk to it.

@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/seaweedfs/seaweedfs/weed/pb/filer_pb"
-	"github.com/spillway-mq/spillway/internal/filer"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/spillway-mq/spillway/internal/filer"
 )
 
 const (

@@ -6,9 +6,10 @@ import (
 	"strings"
 
 	"github.com/seaweedfs/seaweedfs/weed/pb/filer_pb"
-	"github.com/spillway-mq/spillway/internal/filer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/spillway-mq/spillway/internal/filer"
 )
 
 // codeError maps the error code in a response to one of our errors, or nil when

@@ -50,14 +50,14 @@ func newFake(t *testing.T, proxy http.HandlerFunc) *fakeFiler {
 }
 
 // serve listens for gRPC calls until the returned function is called.
-func (f *fakeFiler) serve(t *testing.T, addr string) (stop func()) {
+func (f *fakeFiler) serve(t *testing.T, addr string, opts ...grpc.ServerOption) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.addr = l.Addr().String()
-	s := grpc.NewServer()
+	s := grpc.NewServer(opts...)
 	filer_pb.RegisterSeaweedFilerServer(s, f)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()

@@ -2,17 +2,23 @@ package seaweed_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seaweedfs/seaweedfs/weed/pb/filer_pb"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"github.com/spillway-mq/spillway/internal/filer"
@@ -295,4 +301,36 @@ func TestFilerComesBack(t *testing.T) {
 	}
 	t.Cleanup(f.serve(t, f.addr))
 	awaitTrue(t, "the filer to be found again", func() bool { return c.Ping(t.Context()) == nil })
+}
+
+// TestTLS talks to a filer and a volume server that are both secured.
+func TestTLS(t *testing.T) {
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			storing(w, r)
+			return
+		}
+		holding(blobData)(w, r)
+	}))
+	t.Cleanup(secure.Close)
+	host := strings.TrimPrefix(secure.URL, "https://")
+	f := &fakeFiler{
+		config: &filer_pb.GetFilerConfigurationResponse{DirBuckets: "/buckets"}, hosts: []string{host},
+		assign: &filer_pb.AssignVolumeResponse{FileId: blobID, Location: &filer_pb.Location{Url: host}},
+	}
+	t.Cleanup(f.serve(t, "127.0.0.1:0", grpc.Creds(credentials.NewServerTLSFromCert(&secure.TLS.Certificates[0]))))
+	roots := x509.NewCertPool()
+	roots.AddCert(secure.Certificate())
+	conf := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	c := dial(t, seaweed.Config{Filer: host, GRPC: f.addr, TLS: conf, HTTPS: conf})
+	b, err := c.Upload(t.Context(), filePath, []byte(blobData))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := read(t.Context(), c, filer.Entry{Path: filePath, Size: b.Size, Blobs: []filer.Blob{b}}, 0); err != nil || string(got) != blobData {
+		t.Errorf("got %q, error %v", got, err)
+	}
+	if _, err := seaweed.Dial(t.Context(), seaweed.Config{Filer: host, GRPC: f.addr, Timeout: time.Second}); err == nil {
+		t.Error("a plain connection was taken")
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seaweedfs/seaweedfs/weed/pb/filer_pb"
+
 	"github.com/spillway-mq/spillway/internal/filer"
 )
 

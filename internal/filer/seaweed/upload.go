@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seaweedfs/seaweedfs/weed/pb/filer_pb"
+
 	"github.com/spillway-mq/spillway/internal/filer"
 )
 
