@@ -92,8 +92,14 @@ func (w *world) makeLane(settings lane.Settings) {
 	if settings.MaxBytes == 0 {
 		settings.MaxBytes = 256 << 20
 	}
-	if w.lane, err = lane.Ensure(context.Background(), w.js, defaultLane, settings); err != nil {
-		w.t.Fatal(err)
+	for end := time.Now().Add(20 * time.Second); ; { // the server may still be at work on the old files
+		w.lane, err = lane.Ensure(context.Background(), w.js, defaultLane, settings)
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			w.t.Fatal(err)
+		}
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/commitlog"
 	"github.com/spillway-mq/spillway/internal/mutant"
-	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
@@ -45,7 +44,10 @@ func (s *session) group(ctx context.Context, f *flush, t *topicRecords) error {
 	open, err := s.topics.get(ctx, t.name)
 	var why *refused
 	if errors.As(err, &why) {
-		return s.moveUnrouted(ctx, f, t, why)
+		// The topic was deleted after these records were taken for it; they
+		// are gone with it.
+		s.Logger.Warn("records were deleted with their topic", "topic", t.name, "records", len(t.set.Recs))
+		return nil
 	}
 	if err != nil {
 		return err
@@ -62,25 +64,6 @@ func (s *session) group(ctx context.Context, f *flush, t *topicRecords) error {
 		f.groups = append(f.groups, &group{topic: t.name, segment: seg, set: sets[id]})
 	}
 	return nil
-}
-
-// moveUnrouted groups the records of a topic that was deleted while they were
-// under way with the unrouted ones.
-func (s *session) moveUnrouted(ctx context.Context, f *flush, t *topicRecords, why *refused) error {
-	moved := &topicRecords{name: topic.Unrouted, set: &record.Set{}}
-	records, err := t.set.Records()
-	if err != nil {
-		return err
-	}
-	for i := range records {
-		r := &records[i]
-		r.Rejected = why.reason
-		r.Headers = append(r.Headers, record.Header{Name: HeaderTopic, Value: []byte(t.name)})
-		if err := moved.set.Append(r, topic.SpreadSlot(s.source, r.Position)); err != nil {
-			return err
-		}
-	}
-	return s.group(ctx, f, moved)
 }
 
 // commit makes a flush count: it settles all its records in all segments, then

@@ -60,6 +60,7 @@ func single(h map[string][]string, name string) (string, error) {
 // into appends the records of m to set. A message that cannot be accepted is
 // appended as one rejected record (rule 23); the returned counts tell.
 func (d decoder) into(set *record.Set, m Message, id *record.ID, key topic.Key) (rows, rejected int, err error) {
+	data, recs := len(set.Data), len(set.Recs)
 	if m.Header[lane.HeaderBatch] == nil {
 		rows, rejected, err = d.plain(set, m, key)
 	} else {
@@ -68,7 +69,10 @@ func (d decoder) into(set *record.Set, m Message, id *record.ID, key topic.Key) 
 	if err == nil {
 		return rows, rejected, nil
 	}
-	if err := d.reject(set, m, err.Error()); err != nil {
+	// Rows before the bad one are in the set already; the message is rejected
+	// as a whole.
+	set.Data, set.Recs = set.Data[:data], set.Recs[:recs]
+	if err := d.reject(set, m, id, err.Error()); err != nil {
 		return 0, 0, err
 	}
 	return 1, 1, nil
@@ -156,9 +160,9 @@ func (d decoder) keyed(set *record.Set, r *record.Record, key topic.Key) (reject
 }
 
 // reject appends a message as one rejected record with its original bytes.
-func (d decoder) reject(set *record.Set, m Message, reason string) error {
+func (d decoder) reject(set *record.Set, m Message, id *record.ID, reason string) error {
 	r := record.Record{
-		Time: m.Time, Position: topic.Position{Sequence: m.Sequence}, Rejected: reason, Value: m.Data,
+		Time: m.Time, ID: id, Position: topic.Position{Sequence: m.Sequence}, Rejected: reason, Value: m.Data,
 		Headers: headers(m.Header, func(string) bool { return true }),
 	}
 	for i := range r.Headers {

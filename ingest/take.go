@@ -59,7 +59,7 @@ func (s *session) add(ctx context.Context, f *flush, m Message, id *record.ID, b
 	t, err := s.topics.get(ctx, m.Topic)
 	var why *refused
 	if errors.As(err, &why) {
-		return s.unroute(ctx, f, m, why)
+		return s.unroute(ctx, f, m, id, why)
 	}
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *session) add(ctx context.Context, f *flush, m Message, id *record.ID, b
 	set := f.of(t.Name).set
 	rows, rejected := 1, 1
 	if bad != nil {
-		err = s.reject(set, m, bad.Error())
+		err = s.reject(set, m, nil, bad.Error())
 	} else {
 		rows, rejected, err = s.into(set, m, id, t.Key)
 	}
@@ -78,7 +78,7 @@ func (s *session) add(ctx context.Context, f *flush, m Message, id *record.ID, b
 }
 
 // unroute commits a message that names no topic to the system topic for those.
-func (s *session) unroute(ctx context.Context, f *flush, m Message, why *refused) error {
+func (s *session) unroute(ctx context.Context, f *flush, m Message, id *record.ID, why *refused) error {
 	t, err := s.topics.get(ctx, topic.Unrouted)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s *session) unroute(ctx context.Context, f *flush, m Message, why *refused
 	f.counts.Records++
 	f.counts.Rejected++
 	f.wait(s.Now().Add(flushAge(m, time.Duration(t.FlushAge))))
-	return s.reject(f.of(t.Name).set, m, why.reason)
+	return s.reject(f.of(t.Name).set, m, id, why.reason)
 }
 
 // flushAge is how long a message may wait: short if its publisher does.

@@ -10,8 +10,8 @@ import (
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 )
 
-// lax is a filer with one fault: of refused creates, updates or deletes every
-// other one is told that it won.
+// lax is a filer with one fault: creates or updates that were refused are told
+// that they won, or deletes have no condition.
 type lax struct {
 	filer.Store
 	op string

@@ -44,3 +44,20 @@ var testLane = ID{Default, 0}
 
 // small keeps test servers from setting much storage aside.
 var small = Settings{MaxBytes: 8 << 20}
+
+// again deletes the test lane and makes it anew.
+func again(t *testing.T, js jetstream.JetStream) Info {
+	t.Helper()
+	if err := js.DeleteStream(t.Context(), testLane.Stream()); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); ; { // the server may still be at work on the old files
+		info, err := Ensure(t.Context(), js, testLane, small)
+		if err == nil {
+			return info
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}

@@ -143,19 +143,21 @@ func TestUnfitStreams(t *testing.T) {
 		"no ack":      {func(c *jetstream.StreamConfig) { c.NoAck = true }, "acknowledge"},
 		"source":      {func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: "elsewhere"}} }, "copies"},
 		"transform": {func(c *jetstream.StreamConfig) {
-			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "spillway.in.*", Destination: "x.{{wildcard(1)}}"}
+			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: c.Subjects[0], Destination: "x.{{wildcard(1)}}"}
 		}, "transforms"},
 		"no incarnation": {func(c *jetstream.StreamConfig) { c.Metadata = nil }, "spillway-incarnation"},
 	}
+	n := 0
 	for name, c := range cases {
+		id := ID{"unfit", n}
+		n++
 		t.Run(name, func(t *testing.T) {
-			cfg := streamConfig(testLane, small.withDefaults())
+			cfg := streamConfig(id, small.withDefaults())
 			c.change(&cfg)
 			if _, err := js.CreateStream(t.Context(), cfg); err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = js.DeleteStream(t.Context(), cfg.Name) }()
-			_, err := Ensure(t.Context(), js, testLane, small)
+			_, err := Ensure(t.Context(), js, id, small)
 			mismatch, ok := errors.AsType[*MismatchError](err)
 			if !ok || len(mismatch.Reasons) != 1 || !strings.Contains(err.Error(), c.reason) {
 				t.Errorf("Ensure: %v, want one reason about %q", err, c.reason)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,7 +35,6 @@ type Commits struct {
 
 	sub    *nats.Subscription
 	status chan nats.Status
-	doubt  atomic.Bool // somebody waits for another incarnation than was announced
 	stop   context.CancelFunc
 	group  errgroup.Group
 	book   book
@@ -103,9 +101,7 @@ func (c *Commits) hear(data []byte) {
 	if err != nil {
 		return
 	}
-	if c.book.advance(a.Incarnation, a.Checkpoint) {
-		c.doubt.Store(true) // settled by the next poll: a zombie may go on announcing
-	}
+	c.book.advance(a.Incarnation, a.Checkpoint) // if others wait, the next poll sees to them
 }
 
 // run polls until ctx ends. A poll that fails is tried again with the next.
@@ -124,7 +120,7 @@ func (c *Commits) run(ctx context.Context) {
 			c.poll(ctx, true)
 		case <-tick.C:
 			if c.book.waiting() {
-				c.poll(ctx, n%lookEvery == 0 || c.doubt.Swap(false))
+				c.poll(ctx, n%lookEvery == 0)
 			}
 		}
 	}

@@ -144,13 +144,7 @@ func TestOnlyTheLaneSaysWhichIncarnationItHas(t *testing.T) {
 	}
 
 	w.Notify(old, 6, func(err error) { waitOld <- err })
-	if err := w.js.DeleteStream(t.Context(), testLane.Stream()); err != nil {
-		t.Fatal(err)
-	}
-	now, err := Ensure(t.Context(), w.js, testLane, small)
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := again(t, w.js)
 	waitNew := make(chan error, 1)
 	w.Notify(now.Incarnation, 1, func(err error) { waitNew <- err })
 	w.announce(t, now.Incarnation, 1)

@@ -13,6 +13,17 @@ const maxBlock = 16 << 20
 
 var errTooShort = errors.New("it ends within an Avro block")
 
+// unpacker is shared: whole blocks may be unpacked with it concurrently.
+var unpacker = newUnpacker()
+
+func newUnpacker() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxBlock))
+	if err != nil {
+		panic(err) // only for options that are wrong
+	}
+	return d
+}
+
 // unpackedSize adds up the bytes of a chunk file's records before compression.
 // The file has been read as one before; this looks at its frame only.
 func unpackedSize(file []byte) (total uint64, err error) {
@@ -21,11 +32,6 @@ func unpackedSize(file []byte) (total uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	unzip, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBlock))
-	if err != nil {
-		return 0, err
-	}
-	defer unzip.Close()
 	var buf []byte
 	for f.pos < len(f.data) {
 		f.long()
@@ -35,7 +41,7 @@ func unpackedSize(file []byte) (total uint64, err error) {
 			return 0, f.err
 		}
 		if codec == "zstandard" {
-			if buf, err = unzip.DecodeAll(block, buf[:0]); err != nil {
+			if buf, err = unpacker.DecodeAll(block, buf[:0]); err != nil {
 				return 0, fmt.Errorf("unpack a block: %w", err)
 			}
 			block = buf

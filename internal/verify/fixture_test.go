@@ -91,6 +91,8 @@ type (
 var (
 	began  = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	schema = avro.MustParse(record.Schema())
+
+	packer, _ = zstd.NewWriter(nil) // the options, of which there are none, are fine
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -237,7 +239,6 @@ func (f *fixture) write(t testing.TB) {
 func (s *seg) dir() string        { return dir + "/segments/" + s.id }
 func (s *seg) path(n int) string  { return fmt.Sprintf("%s/%016d.avro", s.dir(), n) }
 func (s *seg) last() *chunk       { return s.chunks[len(s.chunks)-1] }
-func (s *seg) tail() string       { return s.path(len(s.chunks) - 1) }
 func (c *chunk) with(k, v string) { c.set = map[string]string{k: v} }
 func (f *fixture) cut(s, c, at int) {
 	f.segs[s].chunks[c].rows = slices.Delete(f.segs[s].chunks[c].rows, at, at+1)
@@ -345,11 +346,7 @@ func load(s *seg, c *chunk, sizes []int, key string) (bytes, load string) {
 func (f *fixture) avro(t testing.TB, rows []row, packed bool) (file []byte, sizes []int) {
 	codec, pack := "null", func(b []byte) []byte { return b }
 	if packed {
-		enc, err := zstd.NewWriter(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		codec, pack = "zstandard", func(b []byte) []byte { return enc.EncodeAll(b, nil) }
+		codec, pack = "zstandard", func(b []byte) []byte { return packer.EncodeAll(b, nil) }
 	}
 	field := func(b []byte) {
 		file = append(binary.AppendVarint(file, int64(len(b))), b...)

@@ -16,7 +16,7 @@ import (
 	"github.com/spillway-mq/spillway/internal/topic"
 )
 
-// ErrNoMessage: a lane does not hold the message that was asked for.
+// ErrNoMessage tells that a lane does not hold the message that was asked for.
 var ErrNoMessage = errors.New("no such message in the lane")
 
 // LaneState is what a lane holds.

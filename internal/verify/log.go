@@ -40,10 +40,10 @@ type link struct {
 
 // checkGap: numbers are dense from head on.
 func checkGap(l link) string {
-	switch {
-	case l.e.N == l.expect:
+	switch l.e.N {
+	case l.expect:
 		return ""
-	case l.e.N == l.expect+1:
+	case l.expect + 1:
 		return fmt.Sprintf("entry %d is missing, but %d is there", l.expect, l.e.N)
 	}
 	return fmt.Sprintf("entries %d to %d are missing, but %d is there", l.expect, l.e.N-1, l.e.N)

@@ -186,7 +186,7 @@ func (c *Client) call(ctx context.Context, name, path string, effect func() erro
 	}
 	if f.Late > 0 {
 		c.fs.late.Go(func() {
-			time.Sleep(f.Late)
+			<-time.After(f.Late)
 			_ = effect() // nobody hears the reply
 		})
 		if f.After == nil {

@@ -67,7 +67,7 @@ func TestFaults(t *testing.T) {
 					t.Errorf("error %v after %v, effect %v", err, time.Since(begin), exists(t, fs))
 				}
 				if tt.effects > 0 {
-					time.Sleep(tt.effects - 1)
+					<-time.After(tt.effects - 1)
 					if exists(t, fs) {
 						t.Error("the effect came too early")
 					}
