@@ -61,7 +61,7 @@ func (s *sender) attempt(ctx context.Context, msg *nats.Msg) (*jetstream.PubAck,
 			if s.link.nc.IsClosed() {
 				return nil, errClosedOnTheWay
 			}
-			if now := s.link.nc.LastError(); now != before && denies(now, msg.Subject) {
+			if now := s.link.nc.LastError(); !errors.Is(now, before) && denies(now, msg.Subject) {
 				return nil, errRefused{now}
 			}
 		case <-ctx.Done():

@@ -201,7 +201,7 @@ func TestARefusedRecordLeavesNothing(t *testing.T) {
 		t.Errorf("%d batches", n)
 	}
 	mustAdd(t, x, "t", []byte("a"))
-	refused("t", bad)
+	_ = refused("t", bad)
 	if err := refused("t", Record{Value: make([]byte, 1999)}); !isType[*RecordTooLargeError](err) {
 		t.Error(err)
 	}

@@ -31,7 +31,8 @@ func (p *Producer) acked(l *laneOut, b *batch, err error) {
 // watchStored waits, without a goroutine, for the batch to be stored.
 func (p *Producer) watchStored(l *laneOut, b *batch) {
 	done := func(err error) {
-		if b.storedErr = storedError(b, err); err != nil {
+		b.storedErr = storedError(b, err)
+		if err != nil {
 			p.noteFailure(b.rows, b.storedErr)
 		}
 		close(b.stored)

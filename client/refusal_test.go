@@ -95,6 +95,38 @@ func TestAConnectionThatIsClosed(t *testing.T) {
 	}
 }
 
+func TestAConnectionThatIsClosedOnTheWay(t *testing.T) {
+	w := newWorld(t, lane.Settings{})
+	px := w.proxy(nil)
+	nc := w.connect(px.url())
+	p := w.producerOn(nc, Options{AckTimeout: 30 * time.Second})
+	px.muted.Store(true)
+	pending, err := p.Publish(t.Context(), "t", Record{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.awaitMessages(1)
+	nc.Close()
+	start := time.Now()
+	if _, err := pending.Wait(t.Context()); !isType[*UnknownOutcomeError](err) || time.Since(start) > 15*time.Second {
+		t.Errorf("after %v: %v", time.Since(start), err)
+	}
+}
+
+// awaitMessages waits until the lane has n, whatever the producer knows of it.
+func (w *world) awaitMessages(n uint64) {
+	w.t.Helper()
+	for {
+		s, err := w.js.Stream(context.Background(), w.lane.Stream)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if s.CachedInfo().State.Msgs >= n {
+			return
+		}
+	}
+}
+
 func TestCloseFailsWhatIsNotOut(t *testing.T) {
 	w := newWorld(t, lane.Settings{})
 	px := w.proxy(nil)
@@ -104,15 +136,7 @@ func TestCloseFailsWhatIsNotOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for { // until the lane has it, though the producer is not told
-		s, err := w.js.Stream(t.Context(), w.lane.Stream)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.CachedInfo().State.Msgs > 0 {
-			break
-		}
-	}
+	w.awaitMessages(1)
 	second, err := p.Publish(t.Context(), "b", Record{})
 	if err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func (d *demo) publishAndKill(ctx context.Context) error {
 		return err
 	}
 	d.ledger = rig.NewLedger(flights)
-	plain, batched := divide(flights)
+	plain, batched := d.ledger.Divide()
 	d.step("publish %d flights, with the airport of origin as key: %d with plain NATS, one message each, and %d with the client, in batches",
 		len(flights), len(plain), len(batched))
 	p, err := client.NewProducer(d.env.NATS, client.Options{})
@@ -84,29 +84,11 @@ func (d *demo) publishAndKill(ctx context.Context) error {
 		return err
 	}
 	c := d.ledger.Counts()
-	d.say("receipts for %d of %d records", c.Acknowledged, c.Sent)
+	d.say("publishing went on meanwhile: receipts for %d of %d records", c.Acknowledged, c.Sent)
 	if c.Acknowledged < c.Sent {
 		return fmt.Errorf("%d records have no receipt, though nothing but the worker was killed: %w", c.Sent-c.Acknowledged, d.ledger.Failure())
 	}
 	return nil
-}
-
-// divide gives each airport one of the two ways in, since order holds within one.
-func divide(flights []rig.Flight) (plain, batched []int) {
-	way := map[string]int{}
-	for i, f := range flights {
-		n, known := way[f.Key]
-		if !known {
-			n = len(way)
-			way[f.Key] = n
-		}
-		if n%2 == 0 {
-			plain = append(plain, i)
-		} else {
-			batched = append(batched, i)
-		}
-	}
-	return plain, batched
 }
 
 // paced feeds the flights in their order.

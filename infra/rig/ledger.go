@@ -1,8 +1,6 @@
 package rig
 
-import (
-	"sync"
-)
+import "sync"
 
 // NumberHeader is the header that carries a record's number in the ledger.
 const NumberHeader = "Number"
@@ -35,6 +33,25 @@ type entry struct {
 
 // NewLedger makes the ledger of records whose values are flights.
 func NewLedger(flights []Flight) *Ledger { return &Ledger{flights: flights} }
+
+// Divide gives each airport one of two ways in, since the order of a key holds
+// within one way only, and lists their flights.
+func (l *Ledger) Divide() (plain, batched []int) {
+	ways := map[string]int{}
+	for i, f := range l.flights {
+		n, known := ways[f.Key]
+		if !known {
+			n = len(ways)
+			ways[f.Key] = n
+		}
+		if n%2 == 0 {
+			plain = append(plain, i)
+		} else {
+			batched = append(batched, i)
+		}
+	}
+	return plain, batched
+}
 
 // Send notes that a flight is about to be sent and gives the record's number.
 func (l *Ledger) Send(flight int) int {

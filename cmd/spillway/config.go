@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+
+	"github.com/spillway-mq/spillway/functions"
+)
+
+// config is every setting that says where things are and how to talk. Each is a
+// flag, SPILLWAY_… in the environment, and a key of the YAML file, in this order
+// of precedence.
+type config struct {
+	Stack        string `mapstructure:"stack"`
+	NATS         string `mapstructure:"nats"`
+	NATSCreds    string `mapstructure:"nats-creds"`
+	NATSNKey     string `mapstructure:"nats-nkey"`
+	NATSUser     string `mapstructure:"nats-user"`
+	NATSPassword string `mapstructure:"nats-password"`
+	NATSCA       string `mapstructure:"nats-tls-ca"`
+	NATSCert     string `mapstructure:"nats-tls-cert"`
+	NATSKey      string `mapstructure:"nats-tls-key"`
+	Filer        string `mapstructure:"filer"`
+	FilerGRPC    string `mapstructure:"filer-grpc"`
+	FilerCA      string `mapstructure:"filer-tls-ca"`
+	FilerCert    string `mapstructure:"filer-tls-cert"`
+	FilerKey     string `mapstructure:"filer-tls-key"`
+	FilerHTTPS   bool   `mapstructure:"filer-https"`
+	S3           string `mapstructure:"s3"`
+	Bucket       string `mapstructure:"bucket"`
+	JSON         bool   `mapstructure:"json"`
+	LogLevel     string `mapstructure:"log-level"`
+	LogFormat    string `mapstructure:"log-format"`
+}
+
+func addGlobalFlags(f *pflag.FlagSet) {
+	f.String("config", "", "YAML file with settings of the same names as these flags")
+	f.String("stack", "", "folder of a development stack; says where its servers are")
+	f.String("nats", "", "NATS server URL, such as nats://host:4222")
+	f.String("nats-creds", "", "NATS credentials file")
+	f.String("nats-nkey", "", "NATS nkey seed file")
+	f.String("nats-user", "", "NATS user")
+	f.String("nats-password", "", "NATS password; better in SPILLWAY_NATS_PASSWORD")
+	f.String("nats-tls-ca", "", "CA certificates of the NATS server")
+	f.String("nats-tls-cert", "", "client certificate for NATS")
+	f.String("nats-tls-key", "", "key of the client certificate for NATS")
+	f.String("filer", "", "SeaweedFS filer, host:port of its HTTP port")
+	f.String("filer-grpc", "", "host:port of the filer's gRPC port (default: the HTTP port + 10000)")
+	f.String("filer-tls-ca", "", "CA certificates of the filer's gRPC port")
+	f.String("filer-tls-cert", "", "client certificate for the filer's gRPC port")
+	f.String("filer-tls-key", "", "key of the client certificate for the filer")
+	f.Bool("filer-https", false, "talk HTTPS to the filer's and the volume servers' HTTP ports")
+	f.String("s3", "", "URL of SeaweedFS's S3 gateway, only to show s3:// names")
+	f.String("bucket", "spillway", "bucket that holds everything")
+	f.Bool("json", false, "machine-readable output")
+	f.String("log-level", "info", "debug, info, warn or error")
+	f.String("log-format", "text", "text or json")
+}
+
+// loadConfig merges flags, environment and file. An unknown key in the file is
+// an error: it is a setting that would silently not apply.
+func loadConfig(flags *pflag.FlagSet) (config, error) {
+	v := viper.New()
+	v.SetEnvPrefix("SPILLWAY")
+	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
+	v.AutomaticEnv()
+	globals := pflag.NewFlagSet("", pflag.ContinueOnError)
+	addGlobalFlags(globals)
+	known := map[string]bool{}
+	globals.VisitAll(func(f *pflag.Flag) {
+		known[f.Name] = f.Name != "config"
+		v.SetDefault(f.Name, f.DefValue) // viper reads the environment of known keys only
+		if set := flags.Lookup(f.Name); set != nil {
+			_ = v.BindPFlag(f.Name, set) // fails for a nil flag only
+		}
+	})
+	var c config
+	if file := v.GetString("config"); file != "" {
+		v.SetConfigFile(file)
+		v.SetConfigType("yaml")
+		if err := v.ReadInConfig(); err != nil {
+			return c, &functions.ConfigError{Err: fmt.Errorf("configuration file %s: %w", file, err)}
+		}
+		for _, key := range v.AllKeys() {
+			if !known[key] && key != "config" {
+				return c, &functions.ConfigError{Err: fmt.Errorf("configuration file %s: there is no setting %q", file, key)}
+			}
+		}
+	}
+	if err := v.Unmarshal(&c); err != nil {
+		return c, &functions.ConfigError{Err: fmt.Errorf("settings: %w", err)}
+	}
+	return c, nil
+}
+
+// logger writes to w as the settings say.
+func (c config) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return nil, &functions.ConfigError{Err: fmt.Errorf("log-level %q: want debug, info, warn or error", c.LogLevel)}
+	}
+	o := &slog.HandlerOptions{Level: level}
+	switch c.LogFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, &functions.ConfigError{Err: fmt.Errorf("log-format %q: want text or json", c.LogFormat)}
+}
