@@ -12,19 +12,19 @@ const (
 	ExitConfig = 78
 )
 
-// UsageError: the call was wrong; trying it again will not help.
+// UsageError says that the call was wrong; trying it again will not help.
 type UsageError struct{ Err error }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// ConfigError: a setting, or the setup that it points to, is wrong.
+// ConfigError says that a setting, or the setup that it points to, is wrong.
 type ConfigError struct{ Err error }
 
 func (e *ConfigError) Error() string { return e.Err.Error() }
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// RetryError: something was not available; trying again later may help.
+// RetryError says that something was not available; trying again later may help.
 type RetryError struct{ Err error }
 
 func (e *RetryError) Error() string { return e.Err.Error() }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrNoMessage: the lane does not hold that sequence number.
+// ErrNoMessage says that the lane does not hold that sequence number.
 var ErrNoMessage = errors.New("no message with that sequence number")
 
 // ErrReconnected ends a Reader whose connection was lost and made again: the

@@ -16,9 +16,9 @@ import (
 // Times of a lease. A holder that is killed is replaced after at most leaseTTL
 // and one look: 6 s.
 const (
-	leaseRenew = time.Second
-	leaseTTL   = 5 * time.Second
-	leaseBuck  = "spillway-leases"
+	leaseRenew  = time.Second
+	leaseTTL    = 5 * time.Second
+	leaseBucket = "spillway-leases"
 )
 
 // ErrLeaseLost ends a worker whose lease somebody else took.
@@ -43,7 +43,7 @@ type leaseValue struct {
 // Acquire waits until the lane's lease is ours or ctx ends; then it returns who
 // holds it.
 func Acquire(ctx context.Context, js jetstream.JetStream, id lane.ID, holder string, logger *slog.Logger) (*Lease, string, error) {
-	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: leaseBuck, Description: "who reads which lane", History: 1})
+	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: leaseBucket, Description: "who reads which lane", History: 1})
 	if err != nil {
 		return nil, "", fmt.Errorf("lease of lane %s: %w", id, err)
 	}
@@ -90,7 +90,7 @@ func (l *Lease) Hold(ctx context.Context) error {
 			l.rev = rev
 			continue
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // told to end; the renewal does not matter
 		}
 		e, getErr := l.kv.Get(ctx, l.key)
 		var v leaseValue

@@ -134,7 +134,7 @@ func (s *session) receive(ctx context.Context, out chan<- received) error {
 		case out <- received{m, err}:
 		}
 		if err != nil {
-			return nil
+			return nil //nolint:nilerr // it has been handed to fill
 		}
 	}
 }

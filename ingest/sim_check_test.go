@@ -91,7 +91,7 @@ func (w *world) accepted() (values map[string]uint64) {
 
 // rowsOf lists the values of a message's records.
 func rowsOf(m Message) []string {
-	if v := m.Header[lane.HeaderBatch]; v == nil || v[0] != "1" {
+	if v := m.Header[lane.HeaderBatch]; len(v) == 0 || v[0] != "1" {
 		return []string{string(m.Data)}
 	}
 	records, err := record.DecodeBatch(record.Meta{Sequence: m.Sequence, Time: m.Time}, record.CodecNull, m.Data)

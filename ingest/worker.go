@@ -22,7 +22,7 @@ const DefaultTrimLag = 10 * time.Minute
 // the more segments a flush touches, the longer the next one waits.
 const commitsPerSecond = 200
 
-// ErrNoCheckpoint: a lane has no checkpoint. It is made with the lane, so it
+// ErrNoCheckpoint says that a lane has no checkpoint. It is made with the lane, so it
 // was lost, and starting at zero would double everything.
 var ErrNoCheckpoint = errors.New("the lane's checkpoint is missing")
 
@@ -158,7 +158,8 @@ func (w *Worker) start(ctx context.Context) (*session, error) {
 	for _, p := range s.checkpoint.Producers {
 		s.producers[p.ID] = p
 	}
-	return s, s.checkWitness(ctx, state)
+	err = s.checkWitness(ctx, state)
+	return s, err
 }
 
 // checkWitness compares the lane with the message that the checkpoint stands on.

@@ -23,8 +23,9 @@ var version = "dev"
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	cancel()
+	os.Exit(code)
 }
 
 // app is what the commands of one call share.
@@ -43,7 +44,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	root.SetErr(errs)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil {
-		fmt.Fprintf(errs, "%s: %v\n", cmd.CommandPath(), err) //nolint:errcheck // nowhere else to say it
+		fmt.Fprintf(errs, "%s: %v\n", cmd.CommandPath(), err)
 	}
 	return functions.ExitCode(err)
 }
@@ -115,7 +116,7 @@ func (a *app) printf(format string, args ...any) error {
 
 // note writes for people, to standard error.
 func (a *app) note(format string, args ...any) {
-	fmt.Fprintf(a.errs, format+"\n", args...) //nolint:errcheck // nowhere else to say it
+	fmt.Fprintf(a.errs, format+"\n", args...)
 }
 
 func (a *app) json(v any) error {

@@ -162,7 +162,7 @@ func (a *app) publishAll(ctx context.Context, name string, in *bufio.Reader, o p
 	}
 	sum := published{Topic: name}
 	start := time.Now()
-	inErr := a.feed(ctx, p, in, o, log, &sum)
+	inErr := a.feed(ctx, feed{p, in, o, log}, &sum)
 	err = errors.Join(p.Flush(context.WithoutCancel(ctx)), log.close())
 	err = errors.Join(err, p.Close(context.WithoutCancel(ctx)))
 	sum.Seconds = time.Since(start).Seconds()
@@ -179,8 +179,17 @@ func (a *app) publishAll(ctx context.Context, name string, in *bufio.Reader, o p
 	return a.printf("published %d records, %d bytes, in %.1f s (%.0f/s)\n", sum.Records, sum.Bytes, sum.Seconds, sum.Rate)
 }
 
+// feed is where records come from and go to.
+type feed struct {
+	*client.Producer
+	in  *bufio.Reader
+	o   publishOptions
+	log *receiptLog
+}
+
 // feed reads records and hands them to the producer.
-func (a *app) feed(ctx context.Context, p *client.Producer, in *bufio.Reader, o publishOptions, log *receiptLog, sum *published) error {
+func (a *app) feed(ctx context.Context, f feed, sum *published) error {
+	o := f.o
 	limit := rate.NewLimiter(rate.Inf, 0)
 	if o.rate > 0 {
 		limit = rate.NewLimiter(rate.Limit(o.rate), max(1, int(o.rate/100)))
@@ -188,7 +197,7 @@ func (a *app) feed(ctx context.Context, p *client.Producer, in *bufio.Reader, o 
 	show := newProgress(a.errs, o.progress)
 	defer show.end()
 	for line := uint64(1); ; line++ {
-		value, err := next(in, o.format)
+		value, err := next(f.in, o.format)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -205,7 +214,7 @@ func (a *app) feed(ctx context.Context, p *client.Producer, in *bufio.Reader, o 
 		if err := limit.Wait(ctx); err != nil {
 			return &functions.RetryError{Err: err}
 		}
-		pending, err := p.Publish(ctx, sum.Topic, r)
+		pending, err := f.Publish(ctx, sum.Topic, r)
 		var large *client.ValueTooLargeError
 		if errors.As(err, &large) {
 			return &functions.UsageError{Err: fmt.Errorf("line %d: %w", line, err)}
@@ -213,7 +222,7 @@ func (a *app) feed(ctx context.Context, p *client.Producer, in *bufio.Reader, o 
 		if err != nil {
 			return &functions.RetryError{Err: err}
 		}
-		if err := log.add(ctx, line, pending, value); err != nil {
+		if err := f.log.add(ctx, line, pending, value); err != nil {
 			return &functions.RetryError{Err: err}
 		}
 		sum.Records++

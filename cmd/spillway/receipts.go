@@ -128,11 +128,11 @@ func (p *progress) at(records, size uint64) {
 	}
 	p.last = time.Now()
 	seconds := p.last.Sub(p.start).Seconds()
-	fmt.Fprintf(p.w, "\r%s records, %s, %.0f/s ", humanize.Comma(int64(records)), humanize.IBytes(size), float64(records)/seconds) //nolint:errcheck // only progress
+	fmt.Fprintf(p.w, "\r%s records, %s, %.0f/s ", humanize.Comma(int64(records)), humanize.IBytes(size), float64(records)/seconds)
 }
 
 func (p *progress) end() {
 	if p.w != nil && !p.last.IsZero() {
-		fmt.Fprintln(p.w) //nolint:errcheck // only progress
+		fmt.Fprintln(p.w)
 	}
 }

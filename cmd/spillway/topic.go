@@ -91,9 +91,9 @@ func (a *app) topicList() *cobra.Command {
 				return a.json(defs)
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tSTATE\tKEY\tFLUSH AGE\tLANES\tCREATED") //nolint:errcheck // Flush reports it
+			fmt.Fprintln(w, "NAME\tSTATE\tKEY\tFLUSH AGE\tLANES\tCREATED")
 			for _, d := range defs {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Name, d.State, d.Key, time.Duration(d.FlushAge), d.Lanes, d.Created.Format(time.RFC3339)) //nolint:errcheck // Flush reports it
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Name, d.State, d.Key, time.Duration(d.FlushAge), d.Lanes, d.Created.Format(time.RFC3339))
 			}
 			return w.Flush()
 		},
@@ -205,7 +205,7 @@ func (a *app) laneOf(ctx context.Context, e *env, group string) (*laneSummary, e
 
 func (a *app) showDescription(d description) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	row := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) } //nolint:errcheck // Flush reports it
+	row := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 	row("topic\t%s (%s, created %s)", d.Name, d.State, d.Created.Format(time.RFC3339))
 	row("partition key\t%s", d.Key)
 	row("flush age\t%s", time.Duration(d.FlushAge))

@@ -22,6 +22,8 @@ const (
 	limitFile     = 4 << 20
 	limitFiles    = 60
 	limitWriters  = 4
+
+	warmUp = 20 // messages, and files, before the measurement: first ones make volumes and files
 )
 
 // measureLimits measures what the parts allow each by itself: publishing to
@@ -32,7 +34,10 @@ func measureLimits(ctx context.Context, l *lab) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	write, err := l.filerLimit(ctx)
+	if _, err := l.filerLimit(ctx, warmUp); err != nil {
+		return nil, err
+	}
+	write, err := l.filerLimit(ctx, l.scale(limitFiles))
 	if err != nil {
 		return nil, err
 	}
@@ -54,12 +59,26 @@ func (l *lab) jetStreamLimits(ctx context.Context) (publish, read float64, err e
 		return 0, 0, fmt.Errorf("make a stream: %w", err)
 	}
 	defer func() { err = errors.Join(err, l.env.JS.DeleteStream(context.WithoutCancel(ctx), name)) }()
+	if _, err = l.publishLimit(ctx, name, warmUp); err != nil {
+		return 0, 0, err
+	}
+	if err = l.purge(ctx, name); err != nil {
+		return 0, 0, err
+	}
 	n := l.scale(limitMessages)
 	if publish, err = l.publishLimit(ctx, name, n); err != nil {
 		return 0, 0, err
 	}
 	read, err = l.readLimit(ctx, name, n)
 	return publish, read, err
+}
+
+func (l *lab) purge(ctx context.Context, stream string) error {
+	s, err := l.env.JS.Stream(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("look up stream %s: %w", stream, err)
+	}
+	return s.Purge(ctx)
 }
 
 func (l *lab) publishLimit(ctx context.Context, subject string, n int) (float64, error) {
@@ -110,9 +129,8 @@ func (l *lab) readLimit(ctx context.Context, stream string, n int) (float64, err
 	return megabytes(n*limitMessage, time.Since(begin)), nil
 }
 
-func (l *lab) filerLimit(ctx context.Context) (float64, error) {
+func (l *lab) filerLimit(ctx context.Context, files int) (float64, error) {
 	dir := fmt.Sprintf("%s/bench/%d", l.env.Store.Root(), l.run)
-	files := l.scale(limitFiles)
 	store := l.env.Filer()
 	var next atomic.Int64
 	g, gctx := errgroup.WithContext(ctx)

@@ -53,7 +53,7 @@ func (s *supervisor) run(ctx context.Context) error {
 			pause = restartAfter
 		}
 		if rig.Pause(ctx, pause) != nil {
-			return nil
+			return nil //nolint:nilerr // told to end
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ func (e *Env) ReadBack(ctx context.Context, topic string, add func(Read)) error 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the process where a line cannot be read
 	var diag bytes.Buffer
-	cmd := e.command(ctx, "read", topic, "--from", "earliest", "--output", "ndjson")
+	cmd := e.command(ctx, "read", topic, "--from", "earliest", "--output", "ndjson", "--all")
 	cmd.Stderr = &diag
 	out, err := cmd.StdoutPipe()
 	if err != nil {

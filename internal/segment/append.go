@@ -12,7 +12,7 @@ import (
 	"github.com/spillway-mq/spillway/internal/topic"
 )
 
-// ErrSourceWentBack: a source delivers another record at a position that the
+// ErrSourceWentBack says that a source delivers another record at a position that the
 // segment has already taken in. Dropping it as old would lose it, and taking it
 // would break the order, so nothing is done (rule 17).
 var ErrSourceWentBack = errors.New("the source went back: it shows other records at positions that are already committed")

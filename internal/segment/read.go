@@ -58,7 +58,7 @@ func ParseReadPosition(s string) (ReadPosition, error) {
 	return p, nil
 }
 
-// ErrForeignPosition: a position names a segment that this topic does not have,
+// ErrForeignPosition says that a position names a segment that this topic does not have,
 // because it belongs to another topic or to an earlier one of the same name.
 var ErrForeignPosition = errors.New("the position does not belong to this topic")
 

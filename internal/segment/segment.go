@@ -14,7 +14,7 @@ import (
 	"github.com/spillway-mq/spillway/internal/topic"
 )
 
-// ErrSealed: the segment takes no more records; its children do.
+// ErrSealed says that the segment takes no more records; its children do.
 var ErrSealed = errors.New("segment is sealed")
 
 // Segment is a handle on one segment. It remembers the tail that it has seen;
