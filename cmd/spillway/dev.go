@@ -103,7 +103,7 @@ func (a *app) nats() *cobra.Command {
 }
 
 func (a *app) runCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "run", Short: "Run one function, as it is deployed"}
+	cmd := &cobra.Command{Use: "run", Short: "Run one function, as it is deployed", Args: usage(cobra.NoArgs), RunE: group}
 	var o functions.IngestOptions
 	var metrics string
 	ingest := &cobra.Command{

@@ -77,6 +77,7 @@ failed check, 2 wrong usage, 75 not available, try again, 78 wrong configuration
 			return err
 		},
 	}
+	root.Args, root.RunE = usage(cobra.NoArgs), group
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &functions.UsageError{Err: err} })
 	addGlobalFlags(root.PersistentFlags())
 	root.AddCommand(a.dev(), a.nats(), a.runCommand(), a.topic(), a.publish(), a.read(), a.verify(), a.version())
@@ -94,6 +95,9 @@ func (a *app) version() *cobra.Command {
 		},
 	}
 }
+
+// group is what a command that only holds others does: it says which.
+func group(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 // usage makes what is wrong with the arguments a usage error.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {

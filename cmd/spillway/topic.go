@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) topic() *cobra.Command {
-	cmd := &cobra.Command{Use: "topic", Short: "Create, list, describe and delete topics"}
+	cmd := &cobra.Command{Use: "topic", Short: "Create, list, describe and delete topics", Args: usage(cobra.NoArgs), RunE: group}
 	cmd.AddCommand(a.topicCreate(), a.topicList(), a.topicDescribe(), a.topicDelete())
 	return cmd
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 
 	"github.com/spillway-mq/spillway/client"
+	"github.com/spillway-mq/spillway/infra/rig"
 )
 
 const (
@@ -127,15 +127,14 @@ func measureLatency(ctx context.Context, l *lab) ([]Row, error) {
 // each took.
 func (l *lab) steady(ctx context.Context, p *client.Producer, topic string, n int) ([]float64, error) {
 	took := make([]float64, n)
-	pace := rate.NewLimiter(latencyRate, 1)
 	g, gctx := errgroup.WithContext(ctx)
 	begin := time.Now()
 	for i := range n {
-		if err := pace.Wait(gctx); err != nil {
-			break // a record has failed, which Wait tells, or ctx has ended
+		due := begin.Add(time.Duration(i) * time.Second / latencyRate)
+		if wait := time.Until(due); wait > 0 && rig.Pause(gctx, wait) != nil {
+			break // a record has failed, which g.Wait tells, or ctx has ended
 		}
 		f := l.flights[i%len(l.flights)]
-		due := begin.Add(time.Duration(i) * time.Second / latencyRate)
 		pending, err := p.Publish(gctx, topic, client.Record{Key: []byte(f.Key), Value: f.Value})
 		if err != nil {
 			return nil, errors.Join(err, g.Wait())

@@ -62,7 +62,7 @@ func (l *lab) jetStreamLimits(ctx context.Context) (publish, read float64, err e
 	if _, err = l.publishLimit(ctx, name, warmUp); err != nil {
 		return 0, 0, err
 	}
-	if err = l.purge(ctx, name); err != nil {
+	if err := l.purge(ctx, name); err != nil {
 		return 0, 0, err
 	}
 	n := l.scale(limitMessages)

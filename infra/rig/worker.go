@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -30,15 +31,24 @@ func (e *Env) StartWorker() (*Worker, error) {
 	}
 	defer func() { _ = log.Close() }()                      // the child has its own
 	cmd := e.command(context.Background(), "run", "ingest") // ended by Kill or Stop
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, childAttr()
+	w := &Worker{Log: log.Name(), cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() { // ends with the process
+		// The kernel kills the child when the thread that started it ends, so this
+		// goroutine keeps its thread for as long.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			w.err = cmd.Wait()
+			close(w.done)
+		}
+	}()
+	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start an ingest worker: %w", err)
 	}
-	w := &Worker{Log: log.Name(), cmd: cmd, done: make(chan struct{})}
-	go func() { // ends with the process
-		w.err = cmd.Wait()
-		close(w.done)
-	}()
 	return w, nil
 }
 

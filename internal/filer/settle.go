@@ -32,16 +32,17 @@ const (
 // Create makes a file exclusively and settles unknown outcomes: it repeats the
 // same write, with the same ID, until it knows. On nil the file at path is f.
 // On ErrExists somebody else's is, and is returned. Any other error leaves the
-// outcome unknown (ctx ended) or means that nothing was written (ErrReadOnly,
-// ErrInvalid). An "absent" while reading back proves nothing, since the lost
+// outcome unknown (ctx ended, or a refusal after a try without an answer) or
+// means that nothing was written (ErrReadOnly, ErrInvalid). An "absent" while reading back proves nothing, since the lost
 // request may still arrive: only the answer to a create does.
 func Create(ctx context.Context, s Store, path string, f File) (Entry, error) {
+	sent := false // an earlier try may have its effect
 	for b := (backoff{}); ; {
 		err := try(ctx, func(ctx context.Context) error { return s.Create(ctx, path, f) })
 		switch {
 		case err == nil:
 			return entryOf(path, f), nil
-		case errors.Is(err, ErrReadOnly), errors.Is(err, ErrInvalid):
+		case refused(err) && !sent:
 			return Entry{}, fmt.Errorf("create %s: %w", path, err)
 		}
 		var e Entry
@@ -52,6 +53,10 @@ func Create(ctx context.Context, s Store, path string, f File) (Entry, error) {
 		case lookErr == nil:
 			return e, fmt.Errorf("create %s: %w", path, ErrExists)
 		}
+		if refused(err) {
+			return Entry{}, fmt.Errorf("create %s: outcome unknown, and now refused: %s", path, err.Error())
+		}
+		sent = true
 		if !b.wait(ctx) {
 			return Entry{}, fmt.Errorf("create %s: outcome unknown: %w", path, errors.Join(err, ctx.Err()))
 		}
@@ -63,12 +68,13 @@ func Create(ctx context.Context, s Store, path string, f File) (Entry, error) {
 // expect; where an earlier try of ours had taken effect and was replaced since,
 // that is ErrConflict too, so the caller reloads either way.
 func Replace(ctx context.Context, s Store, path, expect string, f File) error {
+	sent := false // an earlier try may have its effect
 	for b := (backoff{}); ; {
 		err := try(ctx, func(ctx context.Context) error { return s.Update(ctx, path, expect, f) })
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, ErrReadOnly), errors.Is(err, ErrInvalid):
+		case refused(err) && !sent:
 			return fmt.Errorf("replace %s: %w", path, err)
 		}
 		var e Entry
@@ -81,11 +87,19 @@ func Replace(ctx context.Context, s Store, path, expect string, f File) error {
 		case errors.Is(lookErr, ErrNotFound):
 			return fmt.Errorf("replace %s: %w", path, ErrNotFound)
 		}
+		if refused(err) {
+			return fmt.Errorf("replace %s: outcome unknown, and now refused: %s", path, err.Error())
+		}
+		sent = true
 		if !b.wait(ctx) {
 			return fmt.Errorf("replace %s: outcome unknown: %w", path, errors.Join(err, ctx.Err()))
 		}
 	}
 }
+
+// refused tells whether a filer declined a try, which says nothing about the
+// tries before it.
+func refused(err error) bool { return errors.Is(err, ErrReadOnly) || errors.Is(err, ErrInvalid) }
 
 // Retry repeats an idempotent call until it succeeds, fails definitely, or ctx
 // ends.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-mq/spillway/internal/filer"
+	"github.com/spillway-mq/spillway/internal/filer/commitlog"
 	"github.com/spillway-mq/spillway/internal/mutant"
 	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/topic"
@@ -52,6 +53,7 @@ type Prepared struct {
 	digest  string
 	content []byte // inline
 	blobs   []filer.Blob
+	spent   bool // an entry that named the blobs was deleted, and they with it
 }
 
 // Prepare encodes a set and uploads it, so that Append only has to commit. It
@@ -114,6 +116,7 @@ func (s *Segment) Append(ctx context.Context, in Input) (Outcome, error) {
 		if taken == nil || !s.topic.store.Mutant.Has(mutant.StalePosition) {
 			var err error
 			if taken, err = s.above(ctx, in); err != nil {
+				s.Discard(ctx, prepared)
 				return out, err
 			}
 		}
@@ -123,7 +126,7 @@ func (s *Segment) Append(ctx context.Context, in Input) (Outcome, error) {
 			return out, nil
 		}
 		// Effective positions only grow, so an equal count is an equal set.
-		if prepared == nil || prepared.records != out.Taken && !s.topic.store.Mutant.Has(mutant.SameBytesAfterDrop) {
+		if prepared == nil || prepared.spent || prepared.records != out.Taken && !s.topic.store.Mutant.Has(mutant.SameBytesAfterDrop) {
 			s.Discard(ctx, prepared)
 			var err error
 			if prepared, err = s.Prepare(ctx, taken); err != nil {
@@ -151,6 +154,7 @@ func (s *Segment) commit(ctx context.Context, in Input, taken *record.Set, p *Pr
 	f := filer.File{ID: filer.NewID(), Attrs: next.attrs(), Content: p.content, Blobs: p.blobs}
 	e, err := s.log.Append(ctx, s.tail.Entry, f)
 	won := err == nil
+	p.spent = errors.Is(err, commitlog.ErrVoid)
 	if won {
 		s.trusted = f.ID
 	}

@@ -108,6 +108,9 @@ func parseChunk(e commitlog.Entry) (Chunk, error) {
 	c := Chunk{Entry: e, Source: e.Attrs[attrSource], Digest: e.Attrs[attrDigest], Sealed: e.Attrs[attrSealed] == "true"}
 	p := attrParser{attrs: e.Attrs}
 	c.Base, c.Count, c.Bytes = p.number(attrBase), p.number(attrCount), p.number(attrBytes)
+	if c.End() < c.Base {
+		p.fail(attrCount)
+	}
 	c.First, c.Last = p.time(attrFirst), p.time(attrLast)
 	if !c.Sealed {
 		c.From = p.number(attrFrom)
@@ -140,7 +143,7 @@ func (p *attrParser) number(name string) uint64 {
 
 func (p *attrParser) time(name string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, p.attrs[name])
-	if err != nil {
+	if err != nil || formatTime(t) != p.attrs[name] {
 		p.fail(name)
 	}
 	return t

@@ -102,7 +102,7 @@ func (p Position) Max(o Position) Position {
 
 // String gives "sequence:row", or "sequence" for a whole message.
 func (p Position) String() string {
-	if p.Row == LastRow {
+	if p.Row == LastRow && p.Sequence > 0 {
 		return strconv.FormatUint(p.Sequence, 10)
 	}
 	return fmt.Sprintf("%d:%d", p.Sequence, p.Row)
