@@ -52,7 +52,7 @@ type settleCase struct {
 
 // run does write on a filer whose first calls have these faults. It returns
 // the error, and the ID at the path at once and after all late effects.
-func (c settleCase) run(t *testing.T, seq []memfs.Fault, write func(context.Context, filer.Store) error) (err error, at, after string) { //nolint:revive // the error is the result, not a failure
+func (c settleCase) run(t *testing.T, seq []memfs.Fault, write func(context.Context, filer.Store) error) (err error, at, after string) { //nolint:revive,staticcheck // the error is the result, not a failure
 	fs := memfs.New()
 	setUp := fs.Client("set-up", nil)
 	if c.other {
@@ -133,7 +133,7 @@ func checkReplace(t *testing.T, c settleCase, expect string, seq []memfs.Fault) 
 	err, at, after := c.run(t, seq, func(ctx context.Context, s filer.Store) error {
 		return filer.Replace(ctx, s, settlePath, expect, filer.File{ID: "mine"})
 	})
-	ok := true
+	var ok bool
 	switch {
 	case err == nil:
 		ok = expect == "other" && c.other && at == "mine" && after == "mine"

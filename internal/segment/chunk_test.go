@@ -48,7 +48,7 @@ func TestChunkAttrsGolden(t *testing.T) {
 	}
 	const golden = "testdata/chunk_attrs.golden"
 	if *update {
-		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a test file
+		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -36,7 +36,10 @@ func TestReadPositions(t *testing.T) {
 	for stop := 1; stop <= 6; stop++ {
 		r := mustRead(t, top, nil)
 		n := 0
-		for range r.Next(t.Context()) {
+		for _, err := range r.Next(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			if n++; n == stop {
 				break
 			}
