@@ -78,10 +78,7 @@ func (s *session) commit(ctx context.Context, f *flush) error {
 	if err := s.settle(ctx, f); err != nil {
 		return err
 	}
-	for _, part := range f.groups {
-		if part.outcome.Taken == 0 {
-			continue
-		}
+	for _, part := range f.settled {
 		if err := part.segment.Confirm(ctx, part.outcome.Chunk); err != nil {
 			return err
 		}
@@ -102,11 +99,19 @@ func (s *session) commit(ctx context.Context, f *flush) error {
 func (s *session) settle(ctx context.Context, f *flush) error {
 	for {
 		sealed, err := s.appendAll(ctx, f.groups)
-		if err != nil || len(sealed) == 0 {
+		if err != nil {
 			return err
 		}
-		old := f.groups
-		f.groups = slices.DeleteFunc(slices.Clone(old), func(part *group) bool { return sealed[part.topic] })
+		for _, part := range f.groups {
+			f.counts.Conflicts += uint64(part.outcome.Conflicts)
+			if part.outcome.Taken > 0 && part.outcome.Chunk.Entry.ID != "" {
+				f.settled = append(f.settled, part)
+			}
+		}
+		if len(sealed) == 0 {
+			return nil
+		}
+		f.groups = nil // what is settled stays so
 		for _, t := range f.topics {
 			if !sealed[t.name] {
 				continue
@@ -245,20 +250,15 @@ func (s *session) trim(ctx context.Context) error {
 // count adds a committed flush to the totals.
 func (s *session) count(f *flush, took time.Duration) {
 	c := f.counts
-	touched := 0
-	for _, part := range f.groups {
-		c.Conflicts += uint64(part.outcome.Conflicts)
+	for _, part := range f.settled {
 		c.Committed += uint64(part.outcome.Taken)
-		if part.outcome.Taken > 0 {
-			touched++
-			c.Chunks++
-			c.Bytes += uint64(part.outcome.Chunk.Entry.Size)
-			if part.outcome.Dropped > 0 {
-				c.PartialDrops++
-			}
+		c.Chunks++
+		c.Bytes += uint64(part.outcome.Chunk.Entry.Size)
+		if part.outcome.Dropped > 0 {
+			c.PartialDrops++
 		}
 	}
-	s.touched.Store(int64(touched))
+	s.touched.Store(int64(len(f.settled)))
 	s.total.add(c)
 	s.total.Checkpoint = s.checkpoint.Sequence
 	s.Metrics.flush(c, took)

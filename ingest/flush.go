@@ -27,7 +27,8 @@ type flush struct {
 	seen     map[string]segment.Producer
 	due      time.Time // zero: nothing waits
 	counts   Counts
-	groups   []*group
+	groups   []*group // to be appended
+	settled  []*group // of which records were committed
 }
 
 // topicRecords are the records of one topic in a flush, in source order.
