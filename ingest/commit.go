@@ -13,6 +13,7 @@ import (
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/commitlog"
 	"github.com/spillway-mq/spillway/internal/mutant"
+	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
@@ -52,16 +53,26 @@ func (s *session) group(ctx context.Context, f *flush, t *topicRecords) error {
 	if err != nil {
 		return err
 	}
-	sets, err := route(t.set, open.layout)
+	if at := (era{open.Incarnation, open.layout.Epoch}); at != t.tried {
+		t.tried = at
+	} else {
+		return fmt.Errorf("topic %q at epoch %d: a live segment takes no records, and no edit is under way: %w", t.name, at.epoch, filer.ErrCorrupt)
+	}
+	return f.divide(ctx, t.set, open)
+}
+
+// divide adds a group for each segment that gets records of the set.
+func (f *flush) divide(ctx context.Context, set *record.Set, t *openTopic) error {
+	sets, err := route(set, t.layout)
 	if err != nil {
 		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(sets)) {
-		seg, err := open.segment(ctx, id)
+		seg, err := t.segment(ctx, id)
 		if err != nil {
-			return errors.Join(err, s.topics.forget(ctx, t.name))
+			return err
 		}
-		f.groups = append(f.groups, &group{topic: t.name, segment: seg, set: sets[id]})
+		f.groups = append(f.groups, &group{topic: t.Name, segment: seg, set: sets[id]})
 	}
 	return nil
 }
@@ -97,69 +108,105 @@ func (s *session) commit(ctx context.Context, f *flush) error {
 // then the flush is grouped anew by the layouts of now, and appended again:
 // what is committed already is dropped by its position (rule 14).
 func (s *session) settle(ctx context.Context, f *flush) error {
+	var met time.Time // a seal
 	for {
-		sealed, err := s.appendAll(ctx, f.groups)
-		if err != nil {
+		if err := s.appendAll(ctx, f.groups); err != nil {
 			return err
 		}
-		for _, part := range f.groups {
+		groups := f.groups
+		f.groups = nil // what is settled stays so
+		sealed := map[string]bool{}
+		for _, part := range groups {
 			f.counts.Conflicts += uint64(part.outcome.Conflicts)
 			if part.outcome.Taken > 0 && part.outcome.Chunk.Entry.ID != "" {
 				f.settled = append(f.settled, part)
 			}
+			sealed[part.topic] = sealed[part.topic] || part.sealed
 		}
-		if len(sealed) == 0 {
+		again, err := s.regroup(ctx, f, groups, sealed)
+		if err != nil {
+			return err
+		}
+		if !again {
+			if !met.IsZero() {
+				s.Metrics.editSeconds.Observe(time.Since(met).Seconds())
+			}
 			return nil
 		}
-		f.groups = nil // what is settled stays so
-		for _, t := range f.topics {
-			if !sealed[t.name] {
-				continue
-			}
-			if err := s.group(ctx, f, t); err != nil {
-				return err
-			}
+		if met.IsZero() {
+			met = time.Now()
 		}
 	}
 }
 
-// appendAll appends the groups and waits for all of them. It returns the topics
-// in which one met a seal, or whose segment is gone.
-func (s *session) appendAll(ctx context.Context, groups []*group) (map[string]bool, error) {
-	met := make([]bool, len(groups))
+// regroup divides the records of the topics that met a seal anew: all of them,
+// since a segment of the new layout may get records of several old ones, and
+// must get them in the order of the source.
+func (s *session) regroup(ctx context.Context, f *flush, groups []*group, sealed map[string]bool) (again bool, err error) {
+	for _, t := range f.topics {
+		if !sealed[t.name] {
+			continue
+		}
+		again = true
+		f.counts.Regrouped++
+		if err := s.topics.refresh(ctx, t.name); err != nil {
+			return true, err
+		}
+		if s.Mutant.Has(mutant.RegroupAffected) {
+			err = s.regroupAffected(ctx, f, t, groups)
+		} else {
+			err = s.group(ctx, f, t)
+		}
+		if err != nil {
+			return true, err
+		}
+	}
+	return again, nil
+}
+
+// regroupAffected is the mutant's way.
+func (s *session) regroupAffected(ctx context.Context, f *flush, t *topicRecords, groups []*group) error {
+	open, err := s.topics.get(ctx, t.name)
+	if err != nil {
+		return err
+	}
+	for _, part := range groups {
+		if part.topic == t.name && part.sealed {
+			err = errors.Join(err, f.divide(ctx, part.set, open))
+		}
+	}
+	return err
+}
+
+// appendAll appends the groups and waits for all of them. It marks those that
+// met a seal, or whose segment is gone.
+func (s *session) appendAll(ctx context.Context, groups []*group) error {
 	g, each := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
-	for i, part := range groups {
+	if s.Mutant.Has(mutant.RegroupAffected) {
+		g.SetLimit(1) // several groups of one segment
+	}
+	for _, part := range groups {
 		g.Go(func() (err error) {
 			part.outcome, err = part.segment.Append(each, segment.Input{
 				Source: s.source, From: s.from, Set: part.set, Checkpoint: s.readCheckpoint, Holds: s.holds, Prepared: part.prepared,
 			})
 			part.prepared = nil
-			met[i] = errors.Is(err, segment.ErrSealed) || errors.Is(err, commitlog.ErrNoLog)
-			if met[i] {
+			if part.sealed = errors.Is(err, segment.ErrSealed) || errors.Is(err, commitlog.ErrNoLog); part.sealed {
 				return nil
 			}
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	sealed := map[string]bool{}
-	for i, part := range groups {
-		if met[i] {
-			sealed[part.topic] = true
-			if err := s.topics.forget(ctx, part.topic); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return sealed, nil
+	return g.Wait()
 }
 
 // readCheckpoint reads the checkpoint from the filer, where another worker may
 // have moved it.
 func (s *session) readCheckpoint(ctx context.Context) (topic.Position, error) {
+	if s.Mutant.Has(mutant.CheckpointBeforeTail) {
+		return topic.Whole(s.checkpoint.Sequence), nil
+	}
 	c, _, err := s.file.Load(ctx)
 	return topic.Whole(c.Sequence), err
 }

@@ -33,8 +33,15 @@ type flush struct {
 
 // topicRecords are the records of one topic in a flush, in source order.
 type topicRecords struct {
-	name string
-	set  *record.Set
+	name  string
+	set   *record.Set
+	tried era // the layout by which they were last divided
+}
+
+// era is a layout of a topic.
+type era struct {
+	incarnation string
+	epoch       uint64
 }
 
 // group is the records of a flush for one segment.
@@ -44,6 +51,7 @@ type group struct {
 	set      *record.Set
 	prepared *segment.Prepared
 	outcome  segment.Outcome
+	sealed   bool // the segment takes no records any more
 }
 
 func newFlush() *flush {

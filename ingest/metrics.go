@@ -17,6 +17,7 @@ type Counts struct {
 	Bytes        uint64 `json:"bytes"` // of chunk files
 	Conflicts    uint64 `json:"conflicts"`
 	PartialDrops uint64 `json:"partial_drops"` // chunks of which another worker had a part
+	Regrouped    uint64 `json:"regrouped"`     // times that a topic's records were divided anew because of an edit
 	Checkpoint   uint64 `json:"checkpoint"`
 }
 
@@ -30,13 +31,18 @@ func (c *Counts) add(o Counts) {
 	c.Bytes += o.Bytes
 	c.Conflicts += o.Conflicts
 	c.PartialDrops += o.PartialDrops
+	c.Regrouped += o.Regrouped
 }
 
 // Metrics of a worker, labelled with its lane.
 type Metrics struct {
+	// Health is told of the worker's faults and progress; nil: nobody.
+	Health *Health
+
+	part                                                                string // the worker, in Health
 	messages, records, rejected, duplicates, conflicts, bytes, restarts prometheus.Counter
 	lag, laneBytes, checkpoint                                          prometheus.Gauge
-	flushSeconds, flushRecords                                          prometheus.Histogram
+	flushSeconds, flushRecords, editSeconds                             prometheus.Histogram
 }
 
 // NewMetrics makes a lane's metrics and registers them. A nil registry leaves
@@ -53,6 +59,7 @@ func NewMetrics(reg prometheus.Registerer, lane string) *Metrics {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "spillway", Subsystem: "ingest", Name: name, Help: help, ConstLabels: labels, Buckets: buckets})
 	}
 	m := &Metrics{
+		part:         "worker of lane " + lane,
 		messages:     counter("messages_total", "Lane messages committed."),
 		records:      counter("records_total", "Records committed, rejected ones included."),
 		rejected:     counter("rejected_total", "Records committed as rejected."),
@@ -65,10 +72,11 @@ func NewMetrics(reg prometheus.Registerer, lane string) *Metrics {
 		checkpoint:   gauge("checkpoint", "Lane sequence up to which all is committed."),
 		flushSeconds: histogram("flush_seconds", "Time to commit a flush, its uploads not included.", prometheus.ExponentialBuckets(0.001, 2, 14)),
 		flushRecords: histogram("flush_records", "Records per flush.", prometheus.ExponentialBuckets(1, 4, 11)),
+		editSeconds:  histogram("edit_pause_seconds", "Time from meeting a seal until the flush is committed in the children.", prometheus.ExponentialBuckets(0.001, 2, 14)),
 	}
 	if reg != nil {
 		reg.MustRegister(m.messages, m.records, m.rejected, m.duplicates, m.conflicts, m.bytes, m.restarts,
-			m.lag, m.laneBytes, m.checkpoint, m.flushSeconds, m.flushRecords)
+			m.lag, m.laneBytes, m.checkpoint, m.flushSeconds, m.flushRecords, m.editSeconds)
 	}
 	return m
 }
@@ -82,12 +90,17 @@ func (m *Metrics) flush(c Counts, took time.Duration) {
 	m.bytes.Add(float64(c.Bytes))
 	m.flushSeconds.Observe(took.Seconds())
 	m.flushRecords.Observe(float64(c.Records))
+	m.Health.OK(m.part)
+}
+
+// restart counts a session that ended by an error.
+func (m *Metrics) restart(err error) {
+	m.restarts.Inc()
+	m.Health.Fault(m.part, err)
 }
 
 func (m *Metrics) lane(s State, checkpoint uint64) {
 	m.checkpoint.Set(float64(checkpoint))
 	m.laneBytes.Set(float64(s.Bytes))
-	if s.Last >= checkpoint {
-		m.lag.Set(float64(s.Last - checkpoint))
-	}
+	m.lag.Set(float64(s.Last - min(s.Last, checkpoint)))
 }

@@ -150,10 +150,10 @@ func (s *session) fill(ctx, stop context.Context, in <-chan received, out chan<-
 	for {
 		messages, ready := in, chan<- *flush(nil)
 		wait := s.untilDue(f, lastOut)
-		switch {
-		case f.full():
-			messages, ready = nil, out
-		case wait <= 0 && !f.empty():
+		if f.full() {
+			messages, wait = nil, s.untilAllowed(lastOut)
+		}
+		if wait <= 0 && !f.empty() {
 			ready = out
 		}
 		timer.Reset(max(wait, time.Millisecond))
@@ -182,9 +182,7 @@ func (s *session) fill(ctx, stop context.Context, in <-chan received, out chan<-
 	}
 }
 
-// untilDue is how long the flush may still wait. The interval between flushes
-// grows with the segments touched, so that the filer is not asked for more than
-// commitsPerSecond (rule 30).
+// untilDue is how long the flush may still wait.
 func (s *session) untilDue(f *flush, lastOut time.Time) time.Duration {
 	if f.empty() || f.due.IsZero() {
 		if s.Once {
@@ -192,9 +190,14 @@ func (s *session) untilDue(f *flush, lastOut time.Time) time.Duration {
 		}
 		return time.Hour
 	}
-	earliest := lastOut.Add(time.Duration(s.touched.Load()) * time.Second / commitsPerSecond)
-	now := s.Now()
-	return max(f.due.Sub(now), earliest.Sub(now))
+	return max(f.due.Sub(s.Now()), s.untilAllowed(lastOut))
+}
+
+// untilAllowed is how long the next flush must wait, even a full one. The
+// interval between flushes grows with the segments touched, so that the filer is
+// not asked for more than commitsPerSecond (rule 30).
+func (s *session) untilAllowed(lastOut time.Time) time.Duration {
+	return lastOut.Add(time.Duration(s.touched.Load()) * time.Second / commitsPerSecond).Sub(s.Now())
 }
 
 // last hands on what has been read when the worker is told to stop.

@@ -24,13 +24,14 @@ func (w *world) produce(ctx context.Context) {
 			return
 		}
 		m := w.message(i)
-		w.server.publish(m)
+		server := w.servers[w.dice.roll("lane", i)%uint64(len(w.servers))]
+		server.publish(m)
 		if m.Header[lane.HeaderBatch] != nil && w.dice.chance(200, "again", i) {
 			time.Sleep(w.dice.span(1500*time.Millisecond, "again after", i))
-			w.server.publish(m)
+			server.publish(m)
 		}
 		if w.goBack && i == back {
-			for _, m := range w.server.goBack(1 + int(w.dice.roll("back by")%8)) {
+			for _, m := range w.servers[0].goBack(1 + int(w.dice.roll("back by")%8)) {
 				for _, v := range rowsOf(m) {
 					w.lost[v] = true
 				}
@@ -75,14 +76,22 @@ func (w *world) message(i int) Message {
 	return m
 }
 
+// spot is where a lane has a record.
+type spot struct {
+	lane int
+	at   uint64
+}
+
 // accepted is what must be read: of each producer's batch the first that the
 // lane holds, with the position it has there.
-func (w *world) accepted() (values map[string]uint64) {
-	values = map[string]uint64{}
-	for _, m := range w.server.archive {
-		for row, v := range rowsOf(m) {
-			if _, again := values[v]; !again {
-				values[v] = m.Sequence<<8 | uint64(row)
+func (w *world) accepted() (values map[string]spot) {
+	values = map[string]spot{}
+	for l, server := range w.servers {
+		for _, m := range server.archive {
+			for row, v := range rowsOf(m) {
+				if _, again := values[v]; !again {
+					values[v] = spot{l, m.Sequence<<8 | uint64(row)}
+				}
 			}
 		}
 	}
@@ -107,13 +116,16 @@ func rowsOf(m Message) []string {
 
 type found struct {
 	where string
+	// order is within what the record comes after those before it: its key, or,
+	// if it has none by which it is routed, its segment.
+	order string
 	record.Record
 }
 
-// read is everything readable: what was read before it was trimmed, and what is
-// there.
-func (w *world) read(ctx context.Context, s *segment.Store) (map[string][]found, error) {
-	all := map[string][]found{}
+// read is everything readable of each topic, parents before children: what was
+// read before it was trimmed, and what is there.
+func (w *world) read(ctx context.Context, s *segment.Store) ([][]found, error) {
+	all := make([][]found, 3)
 	for i := range 3 {
 		t, err := s.Topic(ctx, fmt.Sprintf("t%d", i))
 		if err != nil {
@@ -134,7 +146,11 @@ func (w *world) read(ctx context.Context, s *segment.Store) (map[string][]found,
 						return nil, fmt.Errorf("segment %s: offset %d is missing", seg.ID, offset-1)
 					}
 				}
-				all[string(seg.ID)] = append(all[string(seg.ID)], found{fmt.Sprintf("t%d %s@%d", i, seg.ID, offset), records[offset]})
+				r, order := records[offset], string(seg.ID)
+				if i < 2 && r.Key != nil && r.Rejected == "" {
+					order = "key " + string(r.Key)
+				}
+				all[i] = append(all[i], found{fmt.Sprintf("t%d %s@%d", i, seg.ID, offset), order, r})
 			}
 		}
 	}
@@ -178,7 +194,7 @@ func (w *world) check(ctx context.Context, s *segment.Store) error {
 	}
 	seen := map[string]string{}
 	for _, records := range got {
-		last := map[string]uint64{}
+		last := map[string]spot{} // per key and lane
 		for _, r := range records {
 			v := string(r.Value)
 			at, held := want[v]
@@ -192,9 +208,9 @@ func (w *world) check(ctx context.Context, s *segment.Store) error {
 			if !held {
 				continue // committed before the lane lost it
 			}
-			key := string(r.Key)
-			if at <= last[key] {
-				return fmt.Errorf("%s: %q of key %q comes after a later one", r.where, v, key)
+			key := fmt.Sprint(at.lane, r.order)
+			if at.at <= last[key].at {
+				return fmt.Errorf("%s: %q of lane %d, %s, comes after a later one", r.where, v, at.lane, r.order)
 			}
 			last[key] = at
 		}

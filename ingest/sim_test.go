@@ -4,6 +4,9 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,13 +20,36 @@ var (
 )
 
 // simulate plays one seed in virtual time.
-func simulate(t *testing.T, seed uint64, m mutant.Variant, stats *simStats) (err error) {
+func simulate(t *testing.T, w func() *world) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		err = newWorld(seed, m, stats).run(ctx)
+		err = w().run(ctx)
 	})
 	return err
+}
+
+// suite plays many seeds, and asks that together they met everything counted.
+func suite(t *testing.T, counted map[string]*atomic.Int64, build func(seed uint64) *world) {
+	run := func(t *testing.T, seed uint64) bool {
+		if err := simulate(t, func() *world { return build(seed) }); err != nil {
+			t.Errorf("seed %d: %v\nreplay: go test ./ingest -run '^%s$' -sim.seed=%d", seed, err, strings.Split(t.Name(), "/")[0], seed)
+			return false
+		}
+		return true
+	}
+	if *simSeed != 0 {
+		run(t, *simSeed)
+		return
+	}
+	parallelSeeds(t, *simSeeds, run)
+	for _, name := range slices.Sorted(maps.Keys(counted)) {
+		n := counted[name].Load()
+		t.Logf("%-16s %d", name, n)
+		if n == 0 && *simSeeds >= 500 {
+			t.Errorf("no simulation met %s: the suite proves less than it claims", name)
+		}
+	}
 }
 
 // TestSimulation: acknowledged ⊆ read ⊆ sent, each record at most once, in lane
@@ -31,44 +57,42 @@ func simulate(t *testing.T, seed uint64, m mutant.Variant, stats *simStats) (err
 // workers at once, zombies, and lanes that go back.
 func TestSimulation(t *testing.T) {
 	stats := &simStats{}
-	if *simSeed != 0 {
-		if err := simulate(t, *simSeed, "", stats); err != nil {
-			t.Fatalf("seed %d: %v", *simSeed, err)
-		}
-		return
-	}
-	parallelSeeds(t, *simSeeds, func(t *testing.T, seed uint64) bool {
-		if err := simulate(t, seed, "", stats); err != nil {
-			t.Errorf("seed %d: %v\nreplay: go test ./ingest -run TestSimulation -sim.seed=%d", seed, err, seed)
-			return false
-		}
-		return true
-	})
-	for name, n := range stats.all() {
-		t.Logf("%-14s %d", name, n.Load())
-		if n.Load() == 0 && *simSeeds >= 500 {
-			t.Errorf("no simulation met %s: the suite proves less than it claims", name)
-		}
-	}
+	suite(t, stats.all(), func(seed uint64) *world { return newWorld(seed, "", stats) })
+}
+
+// TestSimulationEdits: the same, with two lanes that carry the same topics, and
+// two planners that split, merge and roll, race, and die in the middle. Also:
+// every layout covers the key space once, floors are right per range, and no
+// live segment stays sealed.
+func TestSimulationEdits(t *testing.T) {
+	stats := &simStats{}
+	suite(t, stats.withEdits(), func(seed uint64) *world { return newWorld(seed, "", stats).withEdits() })
 }
 
 // TestMutants: each broken variant of the protocol is noticed.
 func TestMutants(t *testing.T) {
 	for _, m := range mutant.All {
-		t.Run(string(m), func(t *testing.T) {
-			var caught atomic.Uint64
-			parallelSeeds(t, *simSeeds, func(t *testing.T, seed uint64) bool {
-				err := simulate(t, seed, m, &simStats{})
-				if err != nil && caught.CompareAndSwap(0, seed) {
-					t.Logf("caught by seed %d: %v", seed, err)
-				}
-				return err == nil
-			})
-			if caught.Load() == 0 {
-				t.Errorf("%d simulations did not notice", *simSeeds)
-			}
-		})
+		caught(t, m, func(seed uint64) *world { return newWorld(seed, m, &simStats{}) })
 	}
+	for _, m := range mutant.Edits {
+		caught(t, m, func(seed uint64) *world { return newWorld(seed, m, &simStats{}).withEdits() })
+	}
+}
+
+func caught(t *testing.T, m mutant.Variant, build func(seed uint64) *world) {
+	t.Run(string(m), func(t *testing.T) {
+		var caught atomic.Uint64
+		parallelSeeds(t, *simSeeds, func(t *testing.T, seed uint64) bool {
+			err := simulate(t, func() *world { return build(seed) })
+			if err != nil && caught.CompareAndSwap(0, seed) {
+				t.Logf("caught by seed %d: %v", seed, err)
+			}
+			return err == nil
+		})
+		if caught.Load() == 0 {
+			t.Errorf("%d simulations did not notice", *simSeeds)
+		}
+	})
 }
 
 // parallelSeeds runs seeds 1..n, two at a time, until one returns false.

@@ -21,6 +21,9 @@ import (
 // one of these is zero proves less than it claims.
 type simStats struct {
 	conflicts, lostReplies, late, takeovers, partialDrops, duplicates, rejected, back, backStops, trims atomic.Int64
+
+	// With edits.
+	edits, halfDone, races, regrouped, seals, floors, leftOut atomic.Int64
 }
 
 func (s *simStats) all() map[string]*atomic.Int64 {
@@ -29,6 +32,18 @@ func (s *simStats) all() map[string]*atomic.Int64 {
 		"partial drops": &s.partialDrops, "duplicates": &s.duplicates, "rejected": &s.rejected,
 		"lanes back": &s.back, "stops": &s.backStops, "trims": &s.trims,
 	}
+}
+
+// withEdits counts what only a world with edits goes through.
+func (s *simStats) withEdits() map[string]*atomic.Int64 {
+	all := s.all()
+	for name, n := range map[string]*atomic.Int64{
+		"edits": &s.edits, "half-done edits": &s.halfDone, "planners lost": &s.races, "regrouped": &s.regrouped,
+		"parents sealed": &s.seals, "floors": &s.floors, "floors left out": &s.leftOut,
+	} {
+		all[name] = n
+	}
+	return all
 }
 
 var (
@@ -41,14 +56,15 @@ const (
 	simKeys     = 9
 )
 
-// world is one simulation: a filer, a lane, producers, two places in which
-// workers live and die, and somebody who trims.
+// world is one simulation: a filer, a lane or two, producers, places in which
+// workers live and die, somebody who trims, and, with edits, two planners.
 type world struct {
 	dice    dice
 	mutant  mutant.Set
 	stats   *simStats
 	fs      *memfs.FS
-	server  *simServer
+	servers []*simServer // the lanes
+	edits   bool
 	goBack  bool
 	calm    atomic.Bool // faults are over
 	mu      sync.Mutex
@@ -59,9 +75,16 @@ type world struct {
 func newWorld(seed uint64, m mutant.Variant, stats *simStats) *world {
 	d := dice(seed)
 	return &world{
-		dice: d, mutant: mutant.Set{On: m}, stats: stats, fs: memfs.New(), server: newSimServer(),
+		dice: d, mutant: mutant.Set{On: m}, stats: stats, fs: memfs.New(), servers: []*simServer{newSimServer()},
 		goBack: m == "" && d.chance(100, "go back"), trimmed: map[string]map[uint64]record.Record{}, lost: map[string]bool{},
 	}
+}
+
+// withEdits adds a second lane, which is a second source for every topic, and planners.
+func (w *world) withEdits() *world {
+	w.edits = true
+	w.servers = append(w.servers, newSimServer())
+	return w
 }
 
 // store is an actor's view of the filer.
@@ -108,11 +131,16 @@ func (w *world) run(ctx context.Context) error {
 	}
 	live, die := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	fatal := make([]error, 2)
-	for place := range 2 {
+	fatal := make([]error, 2+len(w.servers)-1) // two workers on the first lane, one on another
+	for place := range fatal {
 		wg.Go(func() { fatal[place] = w.place(live, place) })
 	}
 	wg.Go(func() { w.trimmer(live, admin) })
+	if w.edits {
+		for i := range 2 {
+			wg.Go(func() { w.planner(live, i) })
+		}
+	}
 	w.produce(ctx)
 	time.Sleep(2 * time.Second)
 	die()
@@ -124,10 +152,15 @@ func (w *world) run(ctx context.Context) error {
 			return w.stopped(err)
 		}
 	}
-	final, err := w.worker(ctx, "final", func() time.Duration { return 0 })
-	w.note(final)
-	if err != nil {
-		return w.stopped(err)
+	for l := range w.servers {
+		final, err := w.worker(ctx, l, fmt.Sprintf("final%d", l), func() time.Duration { return 0 })
+		w.note(final)
+		if err != nil {
+			return w.stopped(err)
+		}
+	}
+	if err := w.checkEdits(ctx, admin); err != nil {
+		return err
 	}
 	return w.check(ctx, admin)
 }
@@ -136,7 +169,7 @@ func (w *world) run(ctx context.Context) error {
 // go back, and only then.
 func (w *world) stopped(err error) error {
 	var back *LaneBackError
-	if w.server.back > 0 && (errors.As(err, &back) || errors.Is(err, segment.ErrSourceWentBack)) {
+	if w.servers[0].back > 0 && (errors.As(err, &back) || errors.Is(err, segment.ErrSourceWentBack)) {
 		w.stats.backStops.Add(1)
 		return nil
 	}
@@ -153,7 +186,12 @@ func (w *world) setUp(ctx context.Context, s *segment.Store) error {
 			return err
 		}
 	}
-	return s.CreateCheckpoint(ctx, lane.ID{Group: lane.Default}.Source("sim"))
+	for l := range w.servers {
+		if err := s.CreateCheckpoint(ctx, lane.ID{Group: lane.Default, N: l}.Source("sim")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // place is where one worker after another lives and is killed.
@@ -167,7 +205,7 @@ func (w *world) place(ctx context.Context, place int) error {
 			length := w.dice.span(6*time.Second, name, "freezes for")
 			time.AfterFunc(at, func() { frozen.Store(time.Now().Add(length).UnixNano()) })
 		}
-		worker, err := w.worker(mine, name, func() time.Duration {
+		worker, err := w.worker(mine, max(0, place-1), name, func() time.Duration {
 			return max(0, time.Until(time.Unix(0, frozen.Load())))
 		})
 		kill()
@@ -188,7 +226,7 @@ func (w *world) place(ctx context.Context, place int) error {
 
 // worker runs one worker until ctx ends, and kills its connections then: what
 // it has sent may still arrive.
-func (w *world) worker(ctx context.Context, name string, pause func() time.Duration) (*Worker, error) {
+func (w *world) worker(ctx context.Context, l int, name string, pause func() time.Duration) (*Worker, error) {
 	slow := time.Duration(0)
 	if w.dice.chance(250, name, "slow") {
 		slow = w.dice.span(300*time.Millisecond, name, "how slow")
@@ -201,8 +239,8 @@ func (w *world) worker(ctx context.Context, name string, pause func() time.Durat
 		lag = time.Hour // what was trimmed cannot be compared
 	}
 	worker := NewWorker(Options{
-		Lane:  &simLane{server: w.server, dice: w.dice, name: name, calm: w.calm.Load(), pause: pause, stats: w.stats},
-		ID:    lane.ID{Group: lane.Default},
+		Lane:  &simLane{server: w.servers[l], dice: w.dice, name: name, calm: w.calm.Load(), pause: pause, stats: w.stats},
+		ID:    lane.ID{Group: lane.Default, N: l},
 		Store: w.store(client), AutoCreate: true, TrimLag: lag, Once: w.calm.Load(), Mutant: w.mutant,
 	})
 	err := worker.Run(ctx, ctx)
@@ -215,6 +253,7 @@ func (w *world) note(worker *Worker) {
 	w.stats.partialDrops.Add(int64(c.PartialDrops))
 	w.stats.duplicates.Add(int64(c.Duplicates))
 	w.stats.rejected.Add(int64(c.Rejected))
+	w.stats.regrouped.Add(int64(c.Regrouped))
 }
 
 // trimmer is the retention of this world: it reads chunks, then trims them.

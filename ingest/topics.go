@@ -23,6 +23,7 @@ const (
 type openTopic struct {
 	*segment.Topic
 	layout topic.Layout
+	stale  bool // to be looked up again; owned by topics
 
 	lock     lock
 	segments map[topic.SegmentID]*segment.Segment
@@ -84,15 +85,17 @@ func (ts *topics) get(ctx context.Context, name string) (*openTopic, error) {
 		return nil, err
 	}
 	defer ts.lock.release()
-	if t := ts.open[name]; t != nil {
-		return t, nil
+	old := ts.open[name]
+	if old != nil && !old.stale {
+		return old, nil
 	}
 	if at, ok := ts.missing[name]; ok && ts.now().Sub(at) < missingFor {
 		return nil, &refused{fmt.Sprintf("no topic %q", name)}
 	}
-	t, err := ts.load(ctx, name)
+	t, err := ts.load(ctx, name, old)
 	var why *refused
 	if errors.As(err, &why) {
+		delete(ts.open, name)
 		if len(ts.missing) >= maxMissing {
 			clear(ts.missing)
 		}
@@ -109,7 +112,10 @@ func (ts *topics) get(ctx context.Context, name string) (*openTopic, error) {
 	return t, nil
 }
 
-func (ts *topics) load(ctx context.Context, name string) (*openTopic, error) {
+// load looks a topic up, and finishes an edit that is under way: what it seals
+// takes no records, and its children take none before it is finished (rules 27
+// and 28). old is the same topic as it was known until now, or nil.
+func (ts *topics) load(ctx context.Context, name string, old *openTopic) (*openTopic, error) {
 	t, err := ts.store.Topic(ctx, name)
 	var bad *topic.NameError
 	switch {
@@ -125,11 +131,32 @@ func (ts *topics) load(ctx context.Context, name string) (*openTopic, error) {
 	if err != nil {
 		return nil, err
 	}
-	layout, err := t.Layout(ctx)
+	layout, err := t.Finish(ctx)
 	if err != nil {
 		return nil, ts.vanished(ctx, t, err)
 	}
-	return &openTopic{Topic: t, layout: layout, lock: newLock(), segments: map[topic.SegmentID]*segment.Segment{}}, nil
+	is := &openTopic{Topic: t, layout: layout, lock: newLock(), segments: map[topic.SegmentID]*segment.Segment{}}
+	if err := is.keep(ctx, old); err != nil {
+		return nil, err
+	}
+	return is, nil
+}
+
+// keep takes over the segments that are still live: their tails are known.
+func (t *openTopic) keep(ctx context.Context, old *openTopic) error {
+	if old == nil || old.Incarnation != t.Incarnation {
+		return nil
+	}
+	if err := old.lock.acquire(ctx); err != nil {
+		return err
+	}
+	defer old.lock.release()
+	for _, live := range t.layout.Live {
+		if s := old.segments[live.ID]; s != nil {
+			t.segments[live.ID] = s
+		}
+	}
+	return nil
 }
 
 func (ts *topics) create(ctx context.Context, name string) (*segment.Topic, error) {
@@ -154,12 +181,14 @@ func (ts *topics) vanished(ctx context.Context, was *segment.Topic, err error) e
 	return &refused{fmt.Sprintf("topic %q is being deleted", was.Name)}
 }
 
-// forget drops what is known of a topic, so that it is looked up again.
-func (ts *topics) forget(ctx context.Context, name string) error {
+// refresh makes a topic be looked up again when it is next asked for.
+func (ts *topics) refresh(ctx context.Context, name string) error {
 	if err := ts.lock.acquire(ctx); err != nil {
 		return err
 	}
 	defer ts.lock.release()
-	delete(ts.open, name)
+	if t := ts.open[name]; t != nil {
+		t.stale = true
+	}
 	return nil
 }

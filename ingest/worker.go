@@ -102,7 +102,7 @@ func (w *Worker) Run(ctx, stop context.Context) error {
 		if w.total.Messages > before {
 			gap, pause = nil, 0
 		}
-		w.Metrics.restarts.Inc()
+		w.Metrics.restart(err)
 		w.Logger.Warn("ingest starts again from the checkpoint", "err", err)
 		pause = min(max(2*pause, 50*time.Millisecond), 5*time.Second)
 		select {

@@ -24,10 +24,33 @@ const (
 	TailBelowHead Variant = "tail-below-head"
 	// ForgetProducers does not save the producer table with the checkpoint (rule 20).
 	ForgetProducers Variant = "forget-producers"
+	// FloorFromOneParent gives the child of a merge the floors of its first
+	// parent only (rule 11).
+	FloorFromOneParent Variant = "floor-from-one-parent"
+	// FloorIsOneNumber keeps one floor per source for the whole range of a child,
+	// the highest of its parents' (rule 11).
+	FloorIsOneNumber Variant = "floor-is-one-number"
+	// FloorsNotComposed leaves a parent's own floors out of its seal (rule 11).
+	FloorsNotComposed Variant = "floors-not-composed"
+	// CompletionAtNextFree appends the completion of an edit wherever the layout
+	// log ends, not right after its intent (rule 25).
+	CompletionAtNextFree Variant = "completion-at-next-free"
+	// RegroupAffected regroups only the records of the segment that was sealed
+	// (rule 14).
+	RegroupAffected Variant = "regroup-affected"
+	// CheckpointBeforeTail reads the checkpoint before the tail (rule 10).
+	CheckpointBeforeTail Variant = "checkpoint-before-tail"
 )
 
-// All lists the variants.
-var All = []Variant{SameBytesAfterDrop, CheckpointFirst, LostReplyIsLostRace, StalePosition, TailBelowHead, ForgetProducers}
+// All lists the variants that show on segments that never change, Edits those
+// that need edits.
+var (
+	All = []Variant{SameBytesAfterDrop, CheckpointFirst, LostReplyIsLostRace, StalePosition, TailBelowHead, ForgetProducers}
+
+	Edits = []Variant{
+		FloorFromOneParent, FloorIsOneNumber, FloorsNotComposed, CompletionAtNextFree, RegroupAffected, CheckpointBeforeTail,
+	}
+)
 
 // Set is the variant that is on, if any.
 type Set struct{ On Variant }

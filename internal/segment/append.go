@@ -180,10 +180,14 @@ func (s *Segment) above(ctx context.Context, in Input) (*record.Set, error) {
 		}
 	}
 	s.trusted = s.tail.Entry.ID
+	floors, err := s.floorsOf(ctx, in, checkpoint)
+	if err != nil {
+		return nil, err
+	}
 	base := checkpoint.Max(have.At)
 	taken := &record.Set{}
 	for _, r := range in.Set.Recs {
-		if r.Pos.After(base) && r.Pos.After(s.FloorOf(in.Source, r.Slot)) {
+		if r.Pos.After(base) && r.Pos.After(floors.FloorOf(in.Source, r.Slot)) {
 			taken.Recs = append(taken.Recs, r)
 		}
 	}
@@ -200,12 +204,35 @@ func (s *Segment) above(ctx context.Context, in Input) (*record.Set, error) {
 	return taken, nil
 }
 
+// floorsOf is the floors of the source that lie above its checkpoint. The source
+// is asked about them once, as about a tail that somebody else wrote: they are
+// what the ancestors have taken in.
+func (s *Segment) floorsOf(ctx context.Context, in Input, checkpoint topic.Position) (topic.Segment, error) {
+	var above topic.Segment
+	asked := map[topic.Position]bool{}
+	for _, f := range s.Floors {
+		if f.Source != in.Source || !f.At.After(checkpoint) {
+			continue
+		}
+		above.Floors = append(above.Floors, f)
+		if s.held || asked[f.At] {
+			continue
+		}
+		asked[f.At] = true
+		if err := in.Holds(ctx, SourcePosition{f.Source, f.At, f.Time}); err != nil {
+			return above, fmt.Errorf("floor of segment %s of topic %q: %w", s.ID, s.topic.Name, err)
+		}
+	}
+	s.held = true
+	return above, nil
+}
+
 // next is the state after the records in taken have been appended to the tail.
 func (s *Segment) next(in Input, taken *record.Set) Chunk {
 	first, last := taken.Recs[0], taken.Recs[len(taken.Recs)-1]
 	c := Chunk{
 		Base: s.tail.End(), Count: uint64(len(taken.Recs)), Bytes: uint64(len(taken.Data)),
-		First: later(time.UnixMicro(first.Time).UTC(), s.tail.Last), Last: later(time.UnixMicro(last.Time).UTC(), s.tail.Last),
+		First: later(time.UnixMicro(first.Time).UTC(), s.notBefore()), Last: later(time.UnixMicro(last.Time).UTC(), s.notBefore()),
 		Source: in.Source, From: in.From,
 		Load: s.load(taken),
 	}
@@ -216,6 +243,15 @@ func (s *Segment) next(in Input, taken *record.Set) Chunk {
 	}
 	c.Positions = append(c.Positions, SourcePosition{in.Source, last.Pos, time.UnixMicro(last.Time).UTC()})
 	return c
+}
+
+// notBefore is the time that no record appended now may be earlier than: that of
+// the chunk before, or of the parents' seals (rule 39).
+func (s *Segment) notBefore() time.Time {
+	if s.tail.Entry.ID == "" && len(s.Parents) > 0 {
+		return s.Created
+	}
+	return s.tail.Last
 }
 
 // load counts records and bytes per part of the segment's range.

@@ -116,7 +116,7 @@ func TestAppendStops(t *testing.T) {
 		t.Errorf("the source went back: error %v", err)
 	}
 	for range 2 {
-		if err := a.Seal(t.Context(), noon); err != nil {
+		if _, err := a.Seal(t.Context(), noon); err != nil {
 			t.Fatal(err)
 		}
 	}

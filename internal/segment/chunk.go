@@ -42,6 +42,10 @@ type Chunk struct {
 	Load      []Bucket
 	Digest    string // "xxh64:" and 16 hex digits of the file's bytes
 	Sealed    bool   // no records; nothing can follow
+	// Floors, of a seal, is what the children inherit: per range and source, how
+	// far it is taken in here or in the ancestors (rule 11). What lies at or
+	// below the source's checkpoint is left out (rule 10).
+	Floors []topic.Floor
 
 	Entry commitlog.Entry
 }
@@ -84,6 +88,7 @@ const (
 	attrLoad      = "Load"
 	attrDigest    = "Digest"
 	attrSealed    = "Sealed"
+	attrFloors    = "Floors"
 )
 
 // attrs encodes the chunk's state.
@@ -95,7 +100,7 @@ func (c Chunk) attrs() filer.Attrs {
 		attrPositions: formatPositions(c.Positions),
 	}
 	if c.Sealed {
-		a[attrSealed] = "true"
+		a[attrSealed], a[attrFloors] = "true", formatFloors(c.Floors)
 		return a
 	}
 	a[attrSource], a[attrFrom] = c.Source, u(c.From)
@@ -115,7 +120,7 @@ func parseChunk(e commitlog.Entry) (Chunk, error) {
 	if !c.Sealed {
 		c.From = p.number(attrFrom)
 	}
-	c.Positions, c.Load = p.positions(), p.load()
+	c.Positions, c.Load, c.Floors = p.positions(), p.load(), p.floors()
 	if p.err != nil {
 		return Chunk{}, fmt.Errorf("%s: %w: %w", e.Path, filer.ErrCorrupt, p.err)
 	}
@@ -151,15 +156,39 @@ func (p *attrParser) time(name string) time.Time {
 
 func (p *attrParser) positions() (list []SourcePosition) {
 	for _, field := range strings.Fields(p.attrs[attrPositions]) {
-		source, rest, _ := strings.Cut(field, "=")
-		at, micros, _ := strings.Cut(rest, "@")
-		pos, err := topic.ParsePosition(at)
-		us, err2 := strconv.ParseInt(micros, 10, 64)
-		if err != nil || err2 != nil || source == "" {
+		sp, ok := parsePosition(field)
+		if !ok {
 			p.fail(attrPositions)
 			return nil
 		}
-		list = append(list, SourcePosition{source, pos, time.UnixMicro(us).UTC()})
+		list = append(list, sp)
+	}
+	return list
+}
+
+// parsePosition reads "source=position@micros".
+func parsePosition(field string) (SourcePosition, bool) {
+	source, rest, _ := strings.Cut(field, "=")
+	at, micros, _ := strings.Cut(rest, "@")
+	pos, err := topic.ParsePosition(at)
+	us, err2 := strconv.ParseInt(micros, 10, 64)
+	return SourcePosition{source, pos, time.UnixMicro(us).UTC()}, err == nil && err2 == nil && source != ""
+}
+
+// floors reads "lo-hi/source=position@micros …".
+func (p *attrParser) floors() (list []topic.Floor) {
+	for _, field := range strings.Fields(p.attrs[attrFloors]) {
+		slots, rest, _ := strings.Cut(field, "/")
+		from, to, _ := strings.Cut(slots, "-")
+		lo, err := strconv.ParseUint(from, 10, 32)
+		hi, err2 := strconv.ParseUint(to, 10, 32)
+		sp, ok := parsePosition(rest)
+		r := topic.Range{Lo: uint32(lo), Hi: uint32(hi)}
+		if err != nil || err2 != nil || !ok || !r.Valid() {
+			p.fail(attrFloors)
+			return nil
+		}
+		list = append(list, topic.Floor{Range: r, Source: sp.Source, At: sp.At, Time: sp.Time})
 	}
 	return list
 }
@@ -184,6 +213,14 @@ func formatPositions(list []SourcePosition) string {
 	fields := make([]string, len(list))
 	for i, p := range list {
 		fields[i] = fmt.Sprintf("%s=%s@%d", p.Source, p.At, p.Time.UnixMicro())
+	}
+	return strings.Join(fields, " ")
+}
+
+func formatFloors(list []topic.Floor) string {
+	fields := make([]string, len(list))
+	for i, f := range list {
+		fields[i] = fmt.Sprintf("%d-%d/%s=%s@%d", f.Lo, f.Hi, f.Source, f.At, f.Time.UnixMicro())
 	}
 	return strings.Join(fields, " ")
 }

@@ -27,7 +27,10 @@ func goldenChunks() []Chunk {
 			Base: 10, Count: 3, Bytes: 99, First: noon.Add(-time.Second), Last: noon, Source: "lane-b", From: 4, Positions: positions,
 			Load: []Bucket{{0, 1, 33}, {63, 2, 66}}, Digest: digest(nil),
 		},
-		{Base: 13, First: noon, Last: noon, Positions: positions, Sealed: true},
+		{Base: 13, First: noon, Last: noon, Positions: positions, Sealed: true, Floors: []topic.Floor{
+			{Range: topic.Range{Lo: 0, Hi: 9}, Source: "lane-b", At: topic.Whole(9), Time: noon.Add(time.Second)},
+			{Range: topic.Range{Lo: 9, Hi: 65536}, Source: "lane-b", At: topic.Position{Sequence: 7, Row: 2}, Time: noon},
+		}},
 	}
 }
 
@@ -77,11 +80,12 @@ func TestChunkAttrsGolden(t *testing.T) {
 
 func FuzzParseChunk(f *testing.F) {
 	good := goldenChunks()[0].attrs()
-	f.Add(good[attrBase], good[attrCount], good[attrFirst], good[attrPositions], good[attrLoad], false)
-	f.Add("18446744073709551615", "2", "9999-12-31T23:59:59-05:00", "=1@1", "64=1/1", true)
-	f.Add("-1", "", "0000-01-01T00:00:00Z", "a=1:4294967295@-9223372036854775808 b", "1=2/3x", false)
-	f.Fuzz(func(t *testing.T, base, count, first, positions, load string, sealed bool) {
+	f.Add(good[attrBase], good[attrCount], good[attrFirst], good[attrPositions], good[attrLoad], "0-9/a=5@1", false)
+	f.Add("18446744073709551615", "2", "9999-12-31T23:59:59-05:00", "=1@1", "64=1/1", "9-9/a=5@1", true)
+	f.Add("-1", "", "0000-01-01T00:00:00Z", "a=1:4294967295@-9223372036854775808 b", "1=2/3x", "-/=", false)
+	f.Fuzz(func(t *testing.T, base, count, first, positions, load, floors string, sealed bool) {
 		a := maps.Clone(good)
+		a[attrFloors] = floors
 		a[attrBase], a[attrCount], a[attrFirst], a[attrPositions], a[attrLoad] = base, count, first, positions, load
 		if sealed {
 			a[attrSealed] = "true"

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sort"
-	"strconv"
-	"strings"
+	"math"
 	"time"
 
+	"github.com/spillway-mq/spillway/internal/filer"
+	"github.com/spillway-mq/spillway/internal/filer/commitlog"
 	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
@@ -21,91 +21,90 @@ type Item struct {
 	record.Record
 }
 
-// ReadPosition is how far a reader has got: the offset of the next record in
-// each segment. Ancestors of the segments named are taken as read; segments
-// that are not named and are no ancestors are read from their start.
-type ReadPosition map[topic.SegmentID]uint64
-
-// String is the printable form, "v1" for the start of everything or
-// "v1,segment=offset,…"; [ParseReadPosition] reads it.
-func (p ReadPosition) String() string {
-	parts := make([]string, 0, len(p))
-	for id, off := range p {
-		parts = append(parts, fmt.Sprintf(",%s=%d", id, off))
-	}
-	sort.Strings(parts)
-	return "v1" + strings.Join(parts, "")
-}
-
-// ParseReadPosition reads what [ReadPosition.String] prints.
-func ParseReadPosition(s string) (ReadPosition, error) {
-	version, rest, _ := strings.Cut(s, ",")
-	if version != "v1" {
-		return nil, fmt.Errorf("position %q: want one that spillway printed, starting with v1", s)
-	}
-	p := ReadPosition{}
-	for _, part := range strings.Split(rest, ",") {
-		if part == "" {
-			continue
-		}
-		id, off, _ := strings.Cut(part, "=")
-		n, err := strconv.ParseUint(off, 10, 64)
-		if err != nil || id == "" {
-			return nil, fmt.Errorf("position %q: %q is not segment=offset", s, part)
-		}
-		p[topic.SegmentID(id)] = n
-	}
-	return p, nil
-}
-
-// ErrForeignPosition says that a position names a segment that this topic does not have,
-// because it belongs to another topic or to an earlier one of the same name.
-var ErrForeignPosition = errors.New("the position does not belong to this topic")
-
 // Reader reads a topic from a position on, parents before children, so that the
 // records of a key come in order. One goroutine uses it.
 type Reader struct {
 	topic    *Topic
-	pos      ReadPosition
-	done     map[topic.SegmentID]bool
-	chunk    map[topic.SegmentID]uint64 // number of the chunk to look at next
-	segments map[topic.SegmentID]*Segment
+	lineage  *Lineage
+	at       map[topic.SegmentID]*reading
 	notUntil time.Time
+}
+
+// reading is how far one segment has been read.
+type reading struct {
+	*Segment
+	offset uint64 // of the next record
+	chunk  uint64 // number of the next chunk; 0: to be found
+	// earliest: it is read from the first record that there is. Records that
+	// were trimmed before the reader came are not missed.
+	earliest bool
+	done     bool
 }
 
 // Read starts at a position (nil: the earliest record there is). Positions in
 // or beyond what is there are fine; those of another topic are
 // ErrForeignPosition.
 func (t *Topic) Read(ctx context.Context, from ReadPosition) (*Reader, error) {
-	r := &Reader{
-		topic: t, pos: ReadPosition{}, done: map[topic.SegmentID]bool{},
-		chunk: map[topic.SegmentID]uint64{}, segments: map[topic.SegmentID]*Segment{},
-	}
-	all, err := t.Segments(ctx)
-	if err != nil {
+	r := &Reader{topic: t, lineage: &Lineage{}, at: map[topic.SegmentID]*reading{}}
+	if err := r.update(ctx); err != nil {
 		return nil, err
 	}
-	for _, s := range all {
-		r.segments[s.ID] = s
-	}
 	for id, off := range from {
-		if r.segments[id] == nil {
+		at := r.at[id]
+		if at == nil {
 			return nil, fmt.Errorf("segment %s, topic %q: %w", id, t.Name, ErrForeignPosition)
 		}
-		r.pos[id] = off
+		at.offset = off
+	}
+	for _, at := range r.at {
+		at.earliest = from == nil
 	}
 	for id := range from {
-		r.skipAncestors(id)
+		r.skipAncestors(id, from)
 	}
 	return r, nil
 }
 
-func (r *Reader) skipAncestors(id topic.SegmentID) {
-	for _, parent := range r.segments[id].Parents {
-		if _, named := r.pos[parent]; !named && r.segments[parent] != nil {
-			r.done[parent] = true
-			r.skipAncestors(parent)
+// update opens the segments that have been added since.
+func (r *Reader) update(ctx context.Context) error {
+	before := len(r.lineage.Members)
+	if err := r.lineage.update(ctx, r.topic); err != nil {
+		return r.topic.gone(ctx, err)
+	}
+	added, err := r.topic.open(ctx, r.lineage.Members[before:])
+	if err != nil {
+		r.lineage = &Lineage{} // to be tried again
+		return r.topic.gone(ctx, err)
+	}
+	for _, s := range added {
+		if r.at[s.ID] == nil {
+			r.at[s.ID] = &reading{Segment: s}
 		}
+	}
+	return nil
+}
+
+// gone explains an error by the topic's deletion, if that is the cause.
+func (t *Topic) gone(ctx context.Context, err error) error {
+	if !errors.Is(err, commitlog.ErrNoLog) && !errors.Is(err, filer.ErrNotFound) {
+		return err
+	}
+	now, err2 := t.store.Topic(ctx, t.Name)
+	if err2 == nil && now.Incarnation != t.Incarnation {
+		err2 = fmt.Errorf("topic %q was deleted and made again: %w", t.Name, ErrNoTopic)
+	}
+	return errors.Join(err2, err)
+}
+
+func (r *Reader) skipAncestors(id topic.SegmentID, named ReadPosition) {
+	m, _ := r.lineage.Member(id)
+	for _, parent := range m.Parents {
+		at := r.at[parent]
+		if _, ok := named[parent]; ok || at == nil || at.done {
+			continue
+		}
+		at.done = true
+		r.skipAncestors(parent, named)
 	}
 }
 
@@ -124,17 +123,21 @@ func (t *Topic) Latest(ctx context.Context) (ReadPosition, error) {
 	if err != nil {
 		return nil, err
 	}
+	members := make([]Member, len(layout.Live))
+	for i, live := range layout.Live {
+		members[i].Live = live
+	}
+	segments, err := t.open(ctx, members)
+	if err != nil {
+		return nil, err
+	}
 	p := ReadPosition{}
-	for _, live := range layout.Live {
-		s, err := t.Segment(ctx, live.ID)
-		if err != nil {
-			return nil, err
-		}
+	for _, s := range segments {
 		tail, err := s.Tail(ctx)
 		if err != nil {
 			return nil, err
 		}
-		p[live.ID] = tail.End()
+		p[s.ID] = tail.End()
 	}
 	return p, nil
 }
@@ -142,86 +145,172 @@ func (t *Topic) Latest(ctx context.Context) (ReadPosition, error) {
 // Position is where the reader stands: after the last record it yielded.
 func (r *Reader) Position() ReadPosition {
 	p := ReadPosition{}
-	for id, off := range r.pos {
-		p[id] = off
+	for _, m := range r.lineage.Members {
+		at := r.at[m.ID]
+		// A segment that is read is implied by its children, all of which have
+		// the same parents, as soon as these can be read.
+		if r.readable(m) && (!at.done || len(m.Children) == 0 || !r.childReadable(m)) {
+			p[m.ID] = at.offset
+		}
 	}
 	return p
+}
+
+// readable tells whether everything that comes before a segment has been read.
+func (r *Reader) readable(m Member) bool {
+	for _, parent := range m.Parents {
+		if at := r.at[parent]; at != nil && !at.done {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *Reader) childReadable(m Member) bool {
+	child, ok := r.lineage.Member(m.Children[0])
+	return ok && r.readable(child)
+}
+
+// Skip goes on after a *TrimmedError, at the first record that there is.
+func (r *Reader) Skip(e *TrimmedError) {
+	if at := r.at[e.Segment]; at != nil && at.offset < e.Next {
+		at.offset, at.chunk = e.Next, 0
+	}
 }
 
 // Next yields what there is to read now and ends when there is no more. It may
 // be called again to read what has been added since. After an error the
 // position is that of the last record yielded, and reading can be tried again.
+//
+// *TrimmedError: records were trimmed before they could be read. *ChunkError: a
+// file is damaged. ErrNoTopic, ErrDeleting: the topic was deleted.
 func (r *Reader) Next(ctx context.Context) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		all, err := r.topic.Segments(ctx)
-		if err != nil {
+		if err := r.update(ctx); err != nil {
 			yield(Item{}, err)
 			return
 		}
-		for _, s := range all {
-			if old := r.segments[s.ID]; old != nil {
-				s = old
-			}
-			r.segments[s.ID] = s
-			if r.done[s.ID] || !r.parentsDone(s) {
+		for _, m := range r.lineage.Members {
+			at := r.at[m.ID]
+			if at.done || !r.readable(m) {
 				continue
 			}
-			if !r.segment(ctx, s, yield) {
+			stopped, err := r.segment(ctx, at, yield)
+			if err != nil {
+				yield(Item{}, r.topic.gone(ctx, err))
+			}
+			if stopped || err != nil {
 				return
 			}
 		}
 	}
 }
 
-func (r *Reader) parentsDone(s *Segment) bool {
-	for _, parent := range s.Parents {
-		if !r.done[parent] && r.segments[parent] != nil {
-			return false
+// segment yields the rest of one segment. Where it was trimmed meanwhile, it is
+// looked at again from its new head (rule 31).
+func (r *Reader) segment(ctx context.Context, at *reading, yield func(Item, error) bool) (stopped bool, err error) {
+	for seen := uint64(math.MaxUint64); ; {
+		stopped, err = r.chunks(ctx, at, yield)
+		if !errors.Is(err, commitlog.ErrVoid) && !errors.Is(err, filer.ErrNotFound) {
+			return stopped, err
 		}
+		head, _, err2 := at.log.Head(ctx)
+		if err2 != nil || head == seen {
+			return false, errors.Join(err2, err)
+		}
+		seen, at.chunk = head, 0
 	}
-	return true
 }
 
-// segment yields the rest of one segment. It returns false to stop.
-func (r *Reader) segment(ctx context.Context, s *Segment, yield func(Item, error) bool) bool {
-	for c, err := range s.Chunks(ctx, r.chunk[s.ID]) {
+func (r *Reader) chunks(ctx context.Context, at *reading, yield func(Item, error) bool) (stopped bool, err error) {
+	jump := at.chunk == 0 // the first chunk need not continue one that was read
+	if jump {
+		if at.chunk, err = r.find(ctx, at); err != nil {
+			return false, err
+		}
+	}
+	for c, err := range at.Chunks(ctx, at.chunk) {
 		if err != nil {
-			yield(Item{}, err)
-			return false
+			return false, err
 		}
-		if c.Base > r.pos[s.ID] && r.chunk[s.ID] > 0 || c.Sealed && c.Base < r.pos[s.ID] {
-			yield(Item{}, &ChunkError{c.Entry.Path, fmt.Sprintf("it starts at offset %d, but the reader stands at %d", c.Base, r.pos[s.ID])})
-			return false
+		if err := at.arrive(c, jump && c.Entry.N > 0 || c.Entry.N > at.chunk); err != nil {
+			return false, err
 		}
-		if c.End() > r.pos[s.ID] && !c.Last.Before(r.notUntil) {
-			if !r.records(ctx, s, c, yield) {
-				return false
+		if c.End() > at.offset && !c.Last.Before(r.notUntil) {
+			if stopped, err := r.records(ctx, at, c, yield); stopped || err != nil {
+				return stopped, err
 			}
 		}
-		r.pos[s.ID] = max(r.pos[s.ID], c.End())
-		r.chunk[s.ID] = c.Entry.N + 1
-		r.done[s.ID] = c.Sealed
+		at.offset, at.chunk, at.done = max(at.offset, c.End()), c.Entry.N+1, c.Sealed
+		at.earliest, jump = false, false
 	}
-	return true
+	return false, nil
 }
 
-func (r *Reader) records(ctx context.Context, s *Segment, c Chunk, yield func(Item, error) bool) bool {
-	offset := c.Base
-	for rec, err := range s.Records(ctx, c) {
+// find is the number of the last chunk that begins at or below what is wanted,
+// by offset and by time; both grow with the number.
+func (r *Reader) find(ctx context.Context, at *reading) (uint64, error) {
+	if at.offset == 0 && r.notUntil.IsZero() {
+		return 0, nil
+	}
+	head, _, err := at.log.Head(ctx)
+	if err != nil {
+		return 0, err
+	}
+	tail, err := at.Tail(ctx)
+	if err != nil {
+		return 0, err
+	}
+	low, high := head, tail.Entry.Next()
+	for low+1 < high {
+		mid := low + (high-low)/2
+		e, err := at.log.At(ctx, mid)
 		if err != nil {
-			yield(Item{}, err)
-			return false
+			return 0, err
 		}
-		skip := offset < r.pos[s.ID] || rec.Time.Before(r.notUntil)
-		item := Item{s.ID, offset, rec}
+		c, err := parseChunk(e)
+		if err != nil {
+			return 0, err
+		}
+		if c.Base > at.offset && !c.Last.Before(r.notUntil) {
+			high = mid
+			continue
+		}
+		low, at.offset = mid, max(at.offset, c.Base) // what is too old is passed over
+	}
+	return low, nil
+}
+
+// arrive checks that a chunk continues what was read, or that what lies between
+// was trimmed.
+func (at *reading) arrive(c Chunk, jump bool) error {
+	switch {
+	case c.Base > at.offset && jump && at.earliest:
+		at.offset = c.Base
+	case c.Base > at.offset && jump:
+		return &TrimmedError{at.ID, at.offset, c.Base}
+	case c.Base > at.offset || c.Sealed && c.Base < at.offset:
+		return &ChunkError{c.Entry.Path, fmt.Sprintf("it starts at offset %d, but the reader stands at %d", c.Base, at.offset)}
+	}
+	return nil
+}
+
+func (r *Reader) records(ctx context.Context, at *reading, c Chunk, yield func(Item, error) bool) (stopped bool, err error) {
+	offset := c.Base
+	for rec, err := range at.Records(ctx, c) {
+		if err != nil {
+			return false, err
+		}
+		skip := offset < at.offset || rec.Time.Before(r.notUntil)
+		item := Item{at.ID, offset, rec}
 		offset++
 		if skip {
 			continue
 		}
-		r.pos[s.ID] = offset
+		at.offset = offset
 		if !yield(item, nil) {
-			return false
+			return true, nil
 		}
 	}
-	return true
+	return false, nil
 }

@@ -7,11 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spillway-mq/spillway/internal/cursor"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/commitlog"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
-	"github.com/spillway-mq/spillway/internal/topic"
 )
 
 func mustRead(t *testing.T, top *Topic, from ReadPosition) *Reader {
@@ -90,47 +88,6 @@ func TestReadSince(t *testing.T) {
 		if got := values(t, r); len(got) != min(6, 7-n) {
 			t.Errorf("since %d s: read %q", n, got)
 		}
-	}
-}
-
-func TestReadParentsFirst(t *testing.T) {
-	fs := memfs.New()
-	top, segs := newTopic(t, fs, 1)
-	mustAppend(t, segs[0], input(t, "a", 1, 2))
-	child := topic.Segment{ID: "00000001-00-childxxx", Range: topic.Full, Epoch: 1, Parents: []topic.SegmentID{segs[0].ID}, Created: noon}
-	if err := top.createSegment(t.Context(), child); err != nil {
-		t.Fatal(err)
-	}
-	live := []topic.Live{{ID: child.ID, Range: topic.Full}}
-	data, err := cursor.Encode(topic.Layout{Epoch: 1, At: noon, Edit: topic.Edit{Kind: "roll", Parents: child.Parents, Children: live}, Live: live})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tail, err := top.layoutLog().Tail(t.Context(), commitlog.Entry{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := top.layoutLog().Append(t.Context(), tail, filer.File{ID: filer.NewID(), Content: data}); err != nil {
-		t.Fatal(err)
-	}
-	c, err := top.Segment(t.Context(), child.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustAppend(t, c, input(t, "a", 3, 4))
-	r := mustRead(t, top, nil)
-	if got := values(t, r); len(got) != 2 || r.Position()[child.ID] != 0 {
-		t.Errorf("before the parent is sealed: read %q", got)
-	}
-	if err := segs[0].Seal(t.Context(), noon); err != nil {
-		t.Fatal(err)
-	}
-	if got := values(t, r); len(got) != 2 {
-		t.Errorf("after the seal: read %q", got)
-	}
-	// A position in the child takes its ancestors as read.
-	if got := values(t, mustRead(t, top, ReadPosition{child.ID: 1})); len(got) != 1 {
-		t.Errorf("from within the child: read %q", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,11 @@ import (
 // ErrSealed says that the segment takes no more records; its children do.
 var ErrSealed = errors.New("segment is sealed")
 
+// ErrDiffers says that a segment's description is not what its layout and its
+// parents' seals make it. Taking records into it could lose or double some, so
+// the edit stops until somebody has looked at it. It matches filer.ErrCorrupt.
+var ErrDiffers = fmt.Errorf("the segment's description differs from what the edit makes it: %w", filer.ErrCorrupt)
+
 // Segment is a handle on one segment. It remembers the tail that it has seen;
 // one goroutine at a time may append with it.
 type Segment struct {
@@ -26,6 +32,7 @@ type Segment struct {
 	tail    Chunk
 	loaded  bool
 	trusted string // ID of the last tail whose position the source confirmed
+	held    bool   // the source confirmed the floors
 }
 
 func (t *Topic) segmentDir(id topic.SegmentID) string {
@@ -36,15 +43,30 @@ func (t *Topic) descriptor(id topic.SegmentID) cursor.File[topic.Segment] {
 	return cursor.At[topic.Segment](t.store.Filer, path.Join(t.segmentDir(id), "segment.json"))
 }
 
-// createSegment writes a segment's description and the head of its log. One
-// that exists is used as it is (rule 26).
+// createSegment writes the head of a segment's log and its description. One that
+// exists must be the same: everything in it follows from the layout and the
+// parents' seals, so whoever writes it writes the same bytes (rule 26). If they
+// differ, something is badly wrong, and the edit stops with ErrDiffers.
 func (t *Topic) createSegment(ctx context.Context, seg topic.Segment) error {
 	if err := t.store.log(t.segmentDir(seg.ID), ".avro").Init(ctx); err != nil {
 		return err
 	}
-	_, err := t.descriptor(seg.ID).Create(ctx, seg)
-	if errors.Is(err, filer.ErrExists) {
-		return nil
+	file := t.descriptor(seg.ID)
+	_, err := file.Create(ctx, seg)
+	if !errors.Is(err, filer.ErrExists) {
+		return err
+	}
+	old, _, err := file.Load(ctx)
+	if err != nil {
+		return err
+	}
+	want, err := cursor.Encode(seg)
+	if err != nil {
+		return err
+	}
+	got, err := cursor.Encode(old)
+	if err == nil && !bytes.Equal(got, want) {
+		err = fmt.Errorf("%s: %w", file.Path(), ErrDiffers)
 	}
 	return err
 }
@@ -96,25 +118,6 @@ func (s *Segment) Chunks(ctx context.Context, n uint64) iter.Seq2[Chunk, error] 
 			}
 		}
 	}
-}
-
-// Seal ends the segment: it appends the entry after which there is none. The
-// seal carries the composed final positions (rule 11). Sealing a sealed segment
-// is no error.
-func (s *Segment) Seal(ctx context.Context, now time.Time) error {
-	tail, err := s.Tail(ctx)
-	if err != nil {
-		return err
-	}
-	for !tail.Sealed {
-		at := later(tail.Last, now.UTC().Truncate(time.Microsecond))
-		seal := Chunk{Base: tail.End(), First: at, Last: at, Positions: tail.Positions, Sealed: true}
-		e, err := s.log.Append(ctx, tail.Entry, filer.File{ID: filer.NewID(), Attrs: seal.attrs()})
-		if tail, err = s.outcome(ctx, e, err); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Trim makes the chunks below number n void and deletes them. The tail cannot be

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
-	"sort"
+	"sync"
 	"time"
 
 	"github.com/spillway-mq/spillway/internal/cursor"
@@ -59,11 +59,34 @@ func (s *Store) log(dir, ext string) *commitlog.Log {
 	return l
 }
 
-// Topic is a topic as it was when it was looked up.
+// Topic is a topic as it was when it was looked up. Safe for concurrent use.
 type Topic struct {
 	topic.Definition
 	store   *Store
 	version cursor.Version
+	seen    lastSeen // of the layout log
+}
+
+// lastSeen is the last entry of a log that was seen, without its content: from
+// there the tail is found quickly.
+type lastSeen struct {
+	mu    sync.Mutex
+	entry commitlog.Entry
+}
+
+func (l *lastSeen) get() commitlog.Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entry
+}
+
+func (l *lastSeen) set(e commitlog.Entry) {
+	e.Content = nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.N >= l.entry.N {
+		l.entry = e
+	}
 }
 
 // Dir is the folder of this incarnation of the topic.
@@ -82,9 +105,9 @@ func (s *Store) Topic(ctx context.Context, name string) (*Topic, error) {
 	case err != nil:
 		return nil, fmt.Errorf("topic %q: %w", name, err)
 	case def.State == topic.StateDeleting:
-		return &Topic{def, s, version}, fmt.Errorf("topic %q: %w", name, ErrDeleting)
+		return &Topic{Definition: def, store: s, version: version}, fmt.Errorf("topic %q: %w", name, ErrDeleting)
 	}
-	return &Topic{def, s, version}, nil
+	return &Topic{Definition: def, store: s, version: version}, nil
 }
 
 // Topics lists the definitions of all topics, by name, including those that are
@@ -152,9 +175,9 @@ func (s *Store) CreateTopic(ctx context.Context, def topic.Definition, n int, no
 
 // build writes the first layout and its segments.
 func (t *Topic) build(ctx context.Context, n int) error {
-	layout := topic.Layout{At: t.Created, Edit: topic.Edit{Kind: "create", Reason: "topic created", Parents: []topic.SegmentID{}}}
+	layout := topic.Layout{At: t.Created, Edit: topic.Edit{Kind: topic.EditCreate, Reason: "topic created", Parents: []topic.SegmentID{}}}
 	for i, r := range topic.Divide(n) {
-		id := topic.SegmentID(fmt.Sprintf("%08d-%02d-%s", 0, i, filer.Token(8)))
+		id := topic.NewSegmentID(0, i, filer.Token(8))
 		seg := topic.Segment{ID: id, Range: r, Parents: []topic.SegmentID{}, Floors: []topic.Floor{}, Created: t.Created}
 		if err := t.createSegment(ctx, seg); err != nil {
 			return err
@@ -199,7 +222,7 @@ func (t *Topic) sealAll(ctx context.Context, now time.Time) error {
 		return err
 	}
 	for _, seg := range segments {
-		if err := seg.Seal(ctx, now); err != nil && !errors.Is(err, commitlog.ErrNoLog) {
+		if _, err := seg.Seal(ctx, now); err != nil && !errors.Is(err, commitlog.ErrNoLog) {
 			return err
 		}
 		head := path.Join(seg.log.Dir(), "head")
@@ -212,31 +235,4 @@ func (t *Topic) sealAll(ctx context.Context, now time.Time) error {
 
 func (s *Store) deleteTree(ctx context.Context, dir string) error {
 	return filer.Retry(ctx, func(ctx context.Context) error { return s.Filer.DeleteTree(ctx, dir) })
-}
-
-// Segments opens every segment that the topic ever had and whose description is
-// still there, parents before children.
-func (t *Topic) Segments(ctx context.Context) ([]*Segment, error) {
-	layouts, err := t.Layouts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var ids []topic.SegmentID
-	for _, l := range layouts {
-		for _, child := range l.Edit.Children {
-			if !l.Pending {
-				ids = append(ids, child.ID)
-			}
-		}
-	}
-	sort.Slice(ids, func(i, j int) bool { return ids[i] < ids[j] })
-	segments := make([]*Segment, 0, len(ids))
-	for _, id := range ids {
-		seg, err := t.Segment(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		segments = append(segments, seg)
-	}
-	return segments, nil
 }

@@ -18,14 +18,6 @@ type Live struct {
 	Range
 }
 
-// Floor says that everything of a source up to At is already in the ancestors
-// of a segment, for the slots of Range.
-type Floor struct {
-	Range
-	Source string   `json:"source"`
-	At     Position `json:"at"`
-}
-
 // Segment is a segment's immutable description, its segment.json.
 type Segment struct {
 	ID      SegmentID   `json:"id"`
@@ -48,15 +40,15 @@ func (s Segment) FloorOf(source string, slot Slot) (p Position) {
 
 // Edit is a change of the layout.
 type Edit struct {
-	Kind     string      `json:"kind"` // "create", "split", "merge", "roll"
+	Kind     string      `json:"kind"` // one of the Edit constants
 	Reason   string      `json:"reason"`
 	Parents  []SegmentID `json:"parents"`
 	Children []Live      `json:"children"`
 }
 
 // Layout is the live segments of a topic at an epoch, one entry of its layout
-// log. Pending is true on an intent: until the entry after it, the old Live
-// list holds.
+// log; the epoch is the entry's number. Pending is true on an intent: until the
+// entry after it, its completion, the old Live list holds, and is repeated here.
 type Layout struct {
 	Epoch   uint64    `json:"epoch"`
 	At      time.Time `json:"at"`
@@ -80,7 +72,8 @@ func (l Layout) Route(s Slot) SegmentID {
 }
 
 // Validate checks the invariant of every layout: its live ranges, in order,
-// cover the key space exactly once, and no id appears twice.
+// cover the key space exactly once, and no id appears twice; and of an intent,
+// that the children cover exactly their parents.
 func (l Layout) Validate() error {
 	if len(l.Live) == 0 {
 		return errors.New("layout has no live segment")
@@ -101,6 +94,9 @@ func (l Layout) Validate() error {
 	}
 	if next != Slots {
 		return fmt.Errorf("live segments end at slot %d, want %d", next, Slots)
+	}
+	if l.Pending {
+		return l.validateIntent()
 	}
 	return nil
 }

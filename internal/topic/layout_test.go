@@ -78,7 +78,8 @@ func TestDivide(t *testing.T) {
 
 func TestFloorOf(t *testing.T) {
 	s := Segment{Floors: []Floor{
-		{Range{0, 10}, "a", Whole(5)}, {Range{5, 20}, "a", Position{5, 3}}, {Range{5, 20}, "a", Whole(9)}, {Range{0, 20}, "b", Whole(99)},
+		{Range: Range{0, 10}, Source: "a", At: Whole(5)}, {Range: Range{5, 20}, Source: "a", At: Position{5, 3}},
+		{Range: Range{5, 20}, Source: "a", At: Whole(9)}, {Range: Range{0, 20}, Source: "b", At: Whole(99)},
 	}}
 	for _, c := range []struct {
 		source string

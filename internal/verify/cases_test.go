@@ -112,7 +112,7 @@ func structureFaults() []fault {
 		{"a layout is no JSON", one("layout.invalid"), nil, text(dir+"/layout/0000000000000001.json", "{")},
 		{"a layout leaves slots out", one("layout.invalid"), func(f *fixture) { f.layouts[2] = strings.Replace(f.layouts[2], "32768}", "32767}", 2) }, nil},
 		{"an intent changes the layout", one("layout.edit"), func(f *fixture) {
-			f.layouts[1] = layoutJSON(1, "roll", `["00000000-00-aaaaaaaa"]`, "0:c", "0:c,1:b", true)
+			f.layouts[1] = layoutJSON(1, "roll", `["00000000-00-aaaaaaaa"]`, "0:c", "0:a,1:d", true)
 		}, nil},
 		{"a segment comes from nowhere", []Kind{"layout.edit", "seal.missing"}, func(f *fixture) {
 			f.layouts[2] = layoutJSON(2, "roll", `["00000000-00-aaaaaaaa","00000000-01-bbbbbbbb"]`, "0:c", "0:c,1:d", false)
