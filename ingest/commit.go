@@ -128,13 +128,25 @@ func (s *session) settle(ctx context.Context, f *flush) error {
 			return err
 		}
 		if !again {
-			if !met.IsZero() {
-				s.Metrics.editSeconds.Observe(time.Since(met).Seconds())
-			}
+			s.paused(met, f)
 			return nil
 		}
 		if met.IsZero() {
 			met = time.Now()
+		}
+	}
+}
+
+// paused notes how long edits have held up a flush.
+func (s *session) paused(met time.Time, f *flush) {
+	if met.IsZero() {
+		return
+	}
+	took := time.Since(met)
+	s.Metrics.editSeconds.Observe(took.Seconds())
+	for _, t := range f.topics {
+		if t.regrouped {
+			s.Logger.Info("an edit was met", "topic", t.name, "epoch", t.tried.epoch, "pause_ms", float64(took.Microseconds())/1000)
 		}
 	}
 }
@@ -147,7 +159,10 @@ func (s *session) regroup(ctx context.Context, f *flush, groups []*group, sealed
 		if !sealed[t.name] {
 			continue
 		}
-		again = true
+		if t.name == topic.Unrouted {
+			return true, errRolled
+		}
+		again, t.regrouped = true, true
 		f.counts.Regrouped++
 		if err := s.topics.refresh(ctx, t.name); err != nil {
 			return true, err
@@ -256,7 +271,7 @@ func (s *session) advance(ctx context.Context, f *flush) error {
 // announce tells publishers; they poll when they miss it, so a failure is only
 // noted.
 func (s *session) announce(ctx context.Context) {
-	if err := s.Lane.Announce(ctx, s.checkpoint.Sequence); err != nil {
+	if err := s.Lane.Announce(ctx, s.incarnation, s.checkpoint.Sequence); err != nil {
 		s.Logger.Warn("could not announce the checkpoint", "checkpoint", s.checkpoint.Sequence, "err", err)
 	}
 }
@@ -306,7 +321,7 @@ func (s *session) count(f *flush, took time.Duration) {
 		}
 	}
 	s.touched.Store(int64(len(f.settled)))
-	s.total.add(c)
+	s.total.Add(c)
 	s.total.Checkpoint = s.checkpoint.Sequence
 	s.Metrics.flush(c, took)
 	s.Logger.Debug("flush committed", "checkpoint", f.last, "messages", c.Messages, "records", c.Records,

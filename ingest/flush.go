@@ -20,12 +20,14 @@ const (
 // flush is what a worker commits together: all records of the messages after
 // the previous flush, up to and including message last.
 type flush struct {
+	share    int
 	last     uint64
 	lastTime time.Time
 	topics   []*topicRecords // in order of first appearance
 	index    map[string]*topicRecords
 	seen     map[string]segment.Producer
-	due      time.Time // zero: nothing waits
+	refused  map[string]bool // topics that messages named in vain
+	due      time.Time       // zero: nothing waits
 	counts   Counts
 	groups   []*group // to be appended
 	settled  []*group // of which records were committed
@@ -36,6 +38,8 @@ type topicRecords struct {
 	name  string
 	set   *record.Set
 	tried era // the layout by which they were last divided
+
+	regrouped bool // that was not the first
 }
 
 // era is a layout of a topic.
@@ -54,8 +58,10 @@ type group struct {
 	sealed   bool // the segment takes no records any more
 }
 
-func newFlush() *flush {
-	return &flush{index: map[string]*topicRecords{}, seen: map[string]segment.Producer{}}
+// newFlush returns an empty flush of a worker that shares its memory with others,
+// so many in all; 0 is one.
+func newFlush(share int) *flush {
+	return &flush{share: max(share, 1), index: map[string]*topicRecords{}, seen: map[string]segment.Producer{}, refused: map[string]bool{}}
 }
 
 func (f *flush) empty() bool { return f.last == 0 }
@@ -75,13 +81,13 @@ func (f *flush) of(name string) *topicRecords {
 func (f *flush) full() bool {
 	total, count := 0, 0
 	for _, t := range f.topics {
-		if len(t.set.Data) >= maxTopicBytes {
+		if len(t.set.Data) >= maxTopicBytes/f.share {
 			return true
 		}
 		total += len(t.set.Data)
 		count += len(t.set.Recs)
 	}
-	return total >= maxFlushBytes || count >= maxFlushCount
+	return total >= maxFlushBytes/f.share || count >= maxFlushCount/f.share
 }
 
 // wait makes the flush due at the latest at a time.

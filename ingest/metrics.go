@@ -21,7 +21,8 @@ type Counts struct {
 	Checkpoint   uint64 `json:"checkpoint"`
 }
 
-func (c *Counts) add(o Counts) {
+// Add adds what another worker, or another session, has done.
+func (c *Counts) Add(o Counts) {
 	c.Messages += o.Messages
 	c.Records += o.Records
 	c.Committed += o.Committed

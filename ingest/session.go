@@ -19,11 +19,12 @@ import (
 type session struct {
 	*Worker
 	decoder
-	source  string
-	topics  *topics
-	reader  Reader
-	from    uint64       // the starting checkpoint (rule 12)
-	touched atomic.Int64 // segments of the last flush
+	incarnation string // of the lane, when this session began
+	source      string
+	topics      *topics
+	reader      Reader
+	from        uint64       // the starting checkpoint (rule 12)
+	touched     atomic.Int64 // segments of the last flush
 
 	// Owned by gather.
 	lastRead  uint64
@@ -44,29 +45,40 @@ func (w *Worker) session(ctx, stop context.Context) error {
 		return err
 	}
 	s.announce(ctx)
+	outer := ctx
 	g, ctx := errgroup.WithContext(ctx)
 	if s.reader, err = w.Lane.Read(ctx, s.from+1); err != nil {
 		return err
 	}
 	defer s.reader.Close()
 	gathered, prepared := make(chan *flush), make(chan *flush)
+	var faults [3]error
 	g.Go(func() error {
 		defer close(gathered)
-		return s.gather(ctx, stop, gathered)
+		faults[0] = s.gather(ctx, stop, gathered)
+		return faults[0]
 	})
 	g.Go(func() error {
 		defer close(prepared)
-		return each(ctx, gathered, func(f *flush) error {
+		faults[1] = each(ctx, gathered, func(f *flush) error {
 			if err := s.prepare(ctx, f); err != nil {
 				return err
 			}
 			return send(ctx, prepared, f)
 		})
+		return faults[1]
 	})
 	g.Go(func() error {
-		return each(ctx, prepared, func(f *flush) error { return s.commit(ctx, f) })
+		faults[2] = each(ctx, prepared, func(f *flush) error { return s.commit(ctx, f) })
+		return faults[2]
 	})
-	return g.Wait()
+	first := g.Wait()
+	if first == nil || outer.Err() == nil {
+		return first
+	}
+	// Told to end: the stage that was first to do so knows less of what kept it
+	// up than one that had asked the filer.
+	return errors.Join(faults[:]...)
 }
 
 func each(ctx context.Context, in <-chan *flush, do func(*flush) error) error {
@@ -123,8 +135,12 @@ func (s *session) gather(ctx, stop context.Context, out chan<- *flush) error {
 }
 
 func (s *session) receive(ctx context.Context, out chan<- received) error {
+	hold := s.holdback()
 	for {
 		m, err := s.reader.Next(ctx)
+		if err == nil {
+			err = hold.await(ctx, m)
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -144,7 +160,7 @@ func (s *session) receive(ctx context.Context, out chan<- received) error {
 const idleLook = 200 * time.Millisecond
 
 func (s *session) fill(ctx, stop context.Context, in <-chan received, out chan<- *flush) error {
-	f, lastOut := newFlush(), s.Now()
+	f, lastOut := newFlush(s.Share), s.Now()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -170,7 +186,7 @@ func (s *session) fill(ctx, stop context.Context, in <-chan received, out chan<-
 				return err
 			}
 		case ready <- f:
-			f, lastOut = newFlush(), s.Now()
+			f, lastOut = newFlush(s.Share), s.Now()
 		case <-timer.C:
 			if !s.Once || !f.empty() {
 				continue

@@ -32,7 +32,7 @@ func (w *world) planner(ctx context.Context, place int) {
 
 func (w *world) plan(ctx context.Context, s *segment.Store, name string) {
 	for round := 0; ctx.Err() == nil; round++ {
-		t, err := s.Topic(ctx, fmt.Sprintf("t%d", w.dice.roll(name, "topic", round)%3))
+		t, err := s.Topic(ctx, w.topics[w.dice.roll(name, "topic", round)%uint64(len(w.topics))])
 		if err != nil {
 			continue
 		}
@@ -76,8 +76,11 @@ func (w *world) randomEdit(l topic.Layout, name string, round int) (topic.Edit, 
 
 // checkEdits looks at the layouts and what the edits made, when all is over.
 func (w *world) checkEdits(ctx context.Context, s *segment.Store) error {
-	for i := range 3 {
-		t, err := s.Topic(ctx, fmt.Sprintf("t%d", i))
+	for _, name := range w.topics {
+		t, err := s.Topic(ctx, name)
+		if errors.Is(err, segment.ErrNoTopic) && name == topic.Unrouted {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -95,11 +98,11 @@ func (w *world) checkEdits(ctx context.Context, s *segment.Store) error {
 			return err
 		}
 		if err := checkLayouts(ctx, t); err != nil {
-			return fmt.Errorf("t%d: %w", i, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		for _, seg := range segments {
 			if err := w.checkSegment(ctx, seg, segments, l); err != nil {
-				return fmt.Errorf("t%d: segment %s: %w", i, seg.ID, err)
+				return fmt.Errorf("%s: segment %s: %w", name, seg.ID, err)
 			}
 		}
 	}

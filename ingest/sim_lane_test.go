@@ -41,6 +41,7 @@ type simServer struct {
 	mu       sync.Mutex
 	messages []Message
 	archive  []Message // the trimmed ones too
+	sent     []Message // the lost ones too
 	first    uint64
 	changed  chan struct{} // closed when a message arrives
 	commit   uint64        // last announcement
@@ -55,7 +56,7 @@ func (s *simServer) publish(m Message) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.Sequence, m.Time = s.first+uint64(len(s.messages)), time.Now()
-	s.messages, s.archive = append(s.messages, m), append(s.archive, m)
+	s.messages, s.archive, s.sent = append(s.messages, m), append(s.archive, m), append(s.sent, m)
 	close(s.changed)
 	s.changed = make(chan struct{})
 	return m.Sequence
@@ -137,7 +138,7 @@ func (l *simLane) TimeOf(ctx context.Context, seq uint64) (t time.Time, err erro
 	return t, err
 }
 
-func (l *simLane) Announce(ctx context.Context, checkpoint uint64) error {
+func (l *simLane) Announce(ctx context.Context, _ string, checkpoint uint64) error {
 	return l.call(ctx, "announce", func() error {
 		l.server.mu.Lock()
 		defer l.server.mu.Unlock()

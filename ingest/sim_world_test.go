@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,7 @@ import (
 // simStats counts what a suite of simulations went through. A suite in which
 // one of these is zero proves less than it claims.
 type simStats struct {
-	conflicts, lostReplies, late, takeovers, partialDrops, duplicates, rejected, back, backStops, trims atomic.Int64
+	conflicts, lostReplies, late, takeovers, partialDrops, duplicates, rejected, unrouted, back, backStops, trims atomic.Int64
 
 	// With edits.
 	edits, halfDone, races, regrouped, seals, floors, leftOut atomic.Int64
@@ -29,7 +30,7 @@ type simStats struct {
 func (s *simStats) all() map[string]*atomic.Int64 {
 	return map[string]*atomic.Int64{
 		"conflicts": &s.conflicts, "lost replies": &s.lostReplies, "late": &s.late, "takeovers": &s.takeovers,
-		"partial drops": &s.partialDrops, "duplicates": &s.duplicates, "rejected": &s.rejected,
+		"partial drops": &s.partialDrops, "duplicates": &s.duplicates, "rejected": &s.rejected, "unrouted": &s.unrouted,
 		"lanes back": &s.back, "stops": &s.backStops, "trims": &s.trims,
 	}
 }
@@ -45,6 +46,10 @@ func (s *simStats) withEdits() map[string]*atomic.Int64 {
 	}
 	return all
 }
+
+// randomName matches what differs from run to run in paths: incarnations and the
+// last part of segment ids.
+var randomName = regexp.MustCompile(`\b[a-z2-7]{8}\b`)
 
 var (
 	errBefore = errors.New("filer: unavailable")
@@ -64,6 +69,7 @@ type world struct {
 	stats   *simStats
 	fs      *memfs.FS
 	servers []*simServer // the lanes
+	topics  []string     // the fourth is created in mid-run; the last is for what named it before
 	edits   bool
 	goBack  bool
 	calm    atomic.Bool // faults are over
@@ -76,6 +82,7 @@ func newWorld(seed uint64, m mutant.Variant, stats *simStats) *world {
 	d := dice(seed)
 	return &world{
 		dice: d, mutant: mutant.Set{On: m}, stats: stats, fs: memfs.New(), servers: []*simServer{newSimServer()},
+		topics: []string{"t0", "t1", "t2", "t3", topic.Unrouted},
 		goBack: m == "" && d.chance(100, "go back"), trimmed: map[string]map[uint64]record.Record{}, lost: map[string]bool{},
 	}
 }
@@ -99,8 +106,16 @@ func (w *world) store(c *memfs.Client) *segment.Store {
 
 // hook decides the fate of a worker's filer calls.
 func (w *world) hook(pause func() time.Duration, slow time.Duration) memfs.Hook {
+	var mu sync.Mutex
+	times := map[string]int{}
 	return func(op memfs.Op) memfs.Fault {
-		q := []any{op.Client, op.Name, op.Path, op.N}
+		// What is asked must not depend on the random names, nor on which of two
+		// calls at the same instant comes first, or the seed would not replay.
+		what := op.Name + randomName.ReplaceAllString(op.Path, "*")
+		mu.Lock()
+		times[what]++
+		q := []any{op.Client, what, times[what]}
+		mu.Unlock()
 		ask := func(permille uint64, what string) bool { return w.dice.chance(permille, append(q, what)...) }
 		f := memfs.Fault{Delay: pause() + w.dice.span(4*time.Millisecond+slow, append(q, "delay")...)}
 		if w.calm.Load() {
@@ -136,6 +151,7 @@ func (w *world) run(ctx context.Context) error {
 		wg.Go(func() { fatal[place] = w.place(live, place) })
 	}
 	wg.Go(func() { w.trimmer(live, admin) })
+	wg.Go(func() { w.creator(live) })
 	if w.edits {
 		for i := range 2 {
 			wg.Go(func() { w.planner(live, i) })
@@ -151,6 +167,9 @@ func (w *world) run(ctx context.Context) error {
 		if err != nil {
 			return w.stopped(err)
 		}
+	}
+	if err := w.create(ctx, admin, 3, topic.KeyHeader); err != nil && !errors.Is(err, segment.ErrTopicExists) {
+		return err
 	}
 	for l := range w.servers {
 		final, err := w.worker(ctx, l, fmt.Sprintf("final%d", l), func() time.Duration { return 0 })
@@ -178,11 +197,7 @@ func (w *world) stopped(err error) error {
 
 func (w *world) setUp(ctx context.Context, s *segment.Store) error {
 	for i, key := range []topic.Key{topic.KeyHeader, topic.KeyHeader, topic.KeyNone} {
-		def := topic.Definition{
-			Name: fmt.Sprintf("t%d", i), Key: key, Lanes: lane.Default,
-			FlushAge: topic.Duration(20*time.Millisecond + w.dice.span(400*time.Millisecond, "age", i)),
-		}
-		if _, err := s.CreateTopic(ctx, def, 1+int(w.dice.roll("segments", i)%3), time.Now()); err != nil {
+		if err := w.create(ctx, s, i, key); err != nil {
 			return err
 		}
 	}
@@ -192,6 +207,33 @@ func (w *world) setUp(ctx context.Context, s *segment.Store) error {
 		}
 	}
 	return nil
+}
+
+func (w *world) create(ctx context.Context, s *segment.Store, i int, key topic.Key) error {
+	def := topic.Definition{
+		Name: w.topics[i], Key: key, Lanes: lane.Default,
+		FlushAge: topic.Duration(20*time.Millisecond + w.dice.span(400*time.Millisecond, "age", i)),
+	}
+	_, err := s.CreateTopic(ctx, def, 1+int(w.dice.roll("segments", i)%3), time.Now())
+	return err
+}
+
+// creator creates the fourth topic while messages for it are under way, and may
+// die while it does: whoever meets the topic then finishes it.
+func (w *world) creator(ctx context.Context) {
+	for try := 0; ctx.Err() == nil; try++ {
+		name := fmt.Sprintf("creator%d", try)
+		time.Sleep(w.dice.span(8*time.Second, name))
+		mine, kill := context.WithTimeout(ctx, w.dice.span(200*time.Millisecond, name, "lives"))
+		client := w.fs.Client(name, w.hook(func() time.Duration { return 0 }, 0))
+		stop := context.AfterFunc(mine, client.Kill)
+		err := w.create(mine, w.store(client), 3, topic.KeyHeader)
+		stop()
+		kill()
+		if err == nil {
+			return
+		}
+	}
 }
 
 // place is where one worker after another lives and is killed.
@@ -241,7 +283,7 @@ func (w *world) worker(ctx context.Context, l int, name string, pause func() tim
 	worker := NewWorker(Options{
 		Lane:  &simLane{server: w.servers[l], dice: w.dice, name: name, calm: w.calm.Load(), pause: pause, stats: w.stats},
 		ID:    lane.ID{Group: lane.Default, N: l},
-		Store: w.store(client), AutoCreate: true, TrimLag: lag, Once: w.calm.Load(), Mutant: w.mutant,
+		Store: w.store(client), TrimLag: lag, Once: w.calm.Load(), Mutant: w.mutant,
 	})
 	err := worker.Run(ctx, ctx)
 	return worker, err
@@ -258,14 +300,15 @@ func (w *world) note(worker *Worker) {
 
 // trimmer is the retention of this world: it reads chunks, then trims them.
 func (w *world) trimmer(ctx context.Context, s *segment.Store) {
+	over := map[topic.SegmentID]bool{} // sealed, and trimmed to the seal
 	for round := 0; ctx.Err() == nil; round++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(w.dice.span(1500*time.Millisecond, "trim", round)):
 		}
-		for i := range 3 {
-			t, err := s.Topic(ctx, fmt.Sprintf("t%d", i))
+		for i, name := range w.topics {
+			t, err := s.Topic(ctx, name)
 			if err != nil {
 				continue
 			}
@@ -274,30 +317,32 @@ func (w *world) trimmer(ctx context.Context, s *segment.Store) {
 				continue
 			}
 			for _, seg := range segments {
-				if w.dice.chance(400, "trims", round, seg.Range.Lo, i) {
-					w.trim(ctx, seg)
+				if !over[seg.ID] && w.dice.chance(400, "trims", round, seg.Range.Lo, i) {
+					over[seg.ID] = w.trim(ctx, seg)
 				}
 			}
 		}
 	}
 }
 
-func (w *world) trim(ctx context.Context, seg *segment.Segment) {
+func (w *world) trim(ctx context.Context, seg *segment.Segment) (over bool) {
 	tail, err := seg.Tail(ctx)
 	if err != nil || tail.Entry.ID == "" {
-		return
+		return false
 	}
 	for c, err := range seg.Chunks(ctx, 0) {
 		if err != nil || c.Entry.N >= tail.Entry.N {
 			break
 		}
 		if err := w.keep(ctx, seg, c); err != nil {
-			return
+			return false
 		}
 	}
-	if seg.Trim(ctx, tail.Entry.N) == nil {
-		w.stats.trims.Add(1)
+	if seg.Trim(ctx, tail.Entry.N) != nil {
+		return false
 	}
+	w.stats.trims.Add(1)
+	return tail.Sealed
 }
 
 func (w *world) keep(ctx context.Context, seg *segment.Segment, c segment.Chunk) error {

@@ -21,10 +21,15 @@ func (s *session) take(ctx context.Context, f *flush, m Message) error {
 		return &GapError{s.ID.String(), s.lastRead + 1, m.Sequence}
 	}
 	id, badID := batchID(m.Header)
-	if id != nil && s.duplicate(f, m, id) {
+	_, badAfter := aftersOf(m.Header)
+	switch {
+	case m.Topic == lane.Control: // it has held the lane back, and holds no record
+	case id != nil && s.duplicate(f, m, id):
 		f.counts.Duplicates++
-	} else if err := s.add(ctx, f, m, id, badID); err != nil {
-		return err
+	default:
+		if err := s.add(ctx, f, m, id, errors.Join(badID, badAfter)); err != nil {
+			return err
+		}
 	}
 	s.lastRead = m.Sequence
 	f.last, f.lastTime = m.Sequence, m.Time
@@ -59,10 +64,15 @@ func (s *session) add(ctx context.Context, f *flush, m Message, id *record.ID, b
 	t, err := s.topics.get(ctx, m.Topic)
 	var why *refused
 	if errors.As(err, &why) {
+		f.refused[m.Topic] = true
 		return s.unroute(ctx, f, m, id, why)
 	}
 	if err != nil {
 		return err
+	}
+	if f.refused[m.Topic] {
+		// Were this one committed, those before it would count as taken in.
+		return errRolled
 	}
 	set := f.of(t.Name).set
 	rows, rejected := 1, 1

@@ -72,6 +72,10 @@ type topics struct {
 	lock    lock
 	open    map[string]*openTopic
 	missing map[string]time.Time
+	// unrouted is where messages go that name no topic. It is opened before any
+	// of them is judged, and never looked up again: when it was rolled, a topic
+	// has been created since, and the session ends (ADR 0006).
+	unrouted *openTopic
 }
 
 // refused is why a message cannot go to the topic that it names.
@@ -85,6 +89,9 @@ func (ts *topics) get(ctx context.Context, name string) (*openTopic, error) {
 		return nil, err
 	}
 	defer ts.lock.release()
+	if name == topic.Unrouted {
+		return ts.openUnrouted(ctx)
+	}
 	old := ts.open[name]
 	if old != nil && !old.stale {
 		return old, nil
@@ -94,6 +101,12 @@ func (ts *topics) get(ctx context.Context, name string) (*openTopic, error) {
 	}
 	t, err := ts.load(ctx, name, old)
 	var why *refused
+	if errors.As(err, &why) && ts.unrouted == nil {
+		if _, err := ts.openUnrouted(ctx); err != nil {
+			return nil, err
+		}
+		t, err = ts.load(ctx, name, old) // only what is seen now counts
+	}
 	if errors.As(err, &why) {
 		delete(ts.open, name)
 		if len(ts.missing) >= maxMissing {
@@ -110,6 +123,17 @@ func (ts *topics) get(ctx context.Context, name string) (*openTopic, error) {
 	ts.open[name] = t
 	delete(ts.missing, name)
 	return t, nil
+}
+
+func (ts *topics) openUnrouted(ctx context.Context) (*openTopic, error) {
+	if ts.unrouted != nil {
+		return ts.unrouted, nil
+	}
+	t, err := ts.load(ctx, topic.Unrouted, nil)
+	if err == nil {
+		ts.unrouted = t
+	}
+	return t, err
 }
 
 // load looks a topic up, and finishes an edit that is under way: what it seals

@@ -29,6 +29,10 @@ var ErrNoCheckpoint = errors.New("the lane's checkpoint is missing")
 // errRestart ends a session that another worker has overtaken.
 var errRestart = errors.New("another worker moved the checkpoint")
 
+// errRolled ends a session whose topic for messages that name none was rolled: a
+// topic has been created, and what was judged without it is judged again.
+var errRolled = errors.New("a topic was created that messages named before")
+
 // Options of a Worker. Lane, ID and Store are needed.
 type Options struct {
 	Lane  Lane
@@ -39,7 +43,10 @@ type Options struct {
 	AutoCreate bool
 	TrimLag    time.Duration // 0: DefaultTrimLag
 	// Once ends the worker when the lane is drained.
-	Once    bool
+	Once bool
+	// Share is how many workers share the process's memory, this one included;
+	// 0: 1. The more, the smaller are the flushes of each.
+	Share   int
 	Logger  *slog.Logger
 	Metrics *Metrics
 	Now     func() time.Time
@@ -84,11 +91,14 @@ func NewWorker(o Options) *Worker {
 // commitlog.ErrWentBack.
 func (w *Worker) Run(ctx, stop context.Context) error {
 	var gap *GapError
+	var last error // since which nothing was committed
 	for pause := time.Duration(0); ; {
 		before := w.total.Messages
 		err := w.session(ctx, stop)
 		var again *GapError
 		switch {
+		case err == nil && w.Once && !w.drained && w.total.Messages == before:
+			return last
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
@@ -102,6 +112,7 @@ func (w *Worker) Run(ctx, stop context.Context) error {
 		if w.total.Messages > before {
 			gap, pause = nil, 0
 		}
+		last = err
 		w.Metrics.restart(err)
 		w.Logger.Warn("ingest starts again from the checkpoint", "err", err)
 		pause = min(max(2*pause, 50*time.Millisecond), 5*time.Second)
@@ -130,15 +141,44 @@ func (w *Worker) Counts() Counts { return w.total }
 func (w *Worker) Drained() bool { return w.drained }
 
 // start loads the checkpoint and checks that the lane is the one that it is
-// about (rule 17).
+// about (rule 17). Another worker may commit, and trim, while this one looks: a
+// lane that seems to have gone back is judged again if the checkpoint has moved.
 func (w *Worker) start(ctx context.Context) (*session, error) {
+	for {
+		s, err := w.load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		state, err := w.Lane.State(ctx) // no older than the checkpoint
+		if err != nil {
+			return nil, fmt.Errorf("state of lane %s: %w", w.ID, err)
+		}
+		if w.ID.Source(state.Incarnation) != s.source {
+			continue // it was reset meanwhile
+		}
+		err = checkWitness(ctx, w.Lane, w.ID, state, s.checkpoint)
+		var back *LaneBackError
+		if errors.As(err, &back) {
+			now, _, err2 := s.file.Load(ctx)
+			if err2 == nil && now.Sequence != s.checkpoint.Sequence {
+				continue
+			}
+			err = errors.Join(err, err2)
+		}
+		return s, err
+	}
+}
+
+// load makes a session from the checkpoint of the lane's incarnation.
+func (w *Worker) load(ctx context.Context) (*session, error) {
 	state, err := w.Lane.State(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("state of lane %s: %w", w.ID, err)
 	}
 	s := &session{
-		Worker: w,
-		source: w.ID.Source(state.Incarnation),
+		Worker:      w,
+		incarnation: state.Incarnation,
+		source:      w.ID.Source(state.Incarnation),
 		topics: &topics{
 			store: w.Store, autoCreate: w.AutoCreate, group: w.ID.Group, now: w.Now,
 			lock: newLock(), open: map[string]*openTopic{}, missing: map[string]time.Time{},
@@ -158,31 +198,5 @@ func (w *Worker) start(ctx context.Context) (*session, error) {
 	for _, p := range s.checkpoint.Producers {
 		s.producers[p.ID] = p
 	}
-	err = s.checkWitness(ctx, state)
-	return s, err
-}
-
-// checkWitness compares the lane with the message that the checkpoint stands on.
-func (s *session) checkWitness(ctx context.Context, state State) error {
-	at := s.checkpoint.Sequence
-	if at == 0 {
-		return nil
-	}
-	back := func(format string, a ...any) error {
-		return &LaneBackError{s.ID.String(), fmt.Sprintf(format, a...)}
-	}
-	if state.Last < at {
-		return back("its last message is %d, but %d is committed", state.Last, at)
-	}
-	t, err := s.Lane.TimeOf(ctx, at)
-	switch {
-	case errors.Is(err, ErrNoMessage):
-		return back("message %d, the last committed one, is gone", at)
-	case err != nil:
-		return fmt.Errorf("witness of lane %s: %w", s.ID, err)
-	case !t.Equal(s.checkpoint.Witness):
-		return back("message %d was stored at %s, but what was committed under that number was stored at %s",
-			at, t.UTC().Format(time.RFC3339Nano), s.checkpoint.Witness.Format(time.RFC3339Nano))
-	}
-	return nil
+	return s, nil
 }

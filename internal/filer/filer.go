@@ -25,6 +25,10 @@ var (
 	// ErrExists: an exclusive create met a file that is there already. This and
 	// nothing else means that a create had no effect because somebody was first.
 	ErrExists = errors.New("already exists")
+	// ErrStray comes with ErrExists from [Create]: an earlier try had no answer, and
+	// may still take effect should the file that was met be deleted. What it
+	// names must not be named by anything else.
+	ErrStray = errors.New("an unanswered request may still arrive")
 	// ErrConflict: a conditional write or delete met a file with another ID.
 	ErrConflict = errors.New("changed by somebody else")
 	// ErrReadOnly: the filer refuses writes below this path (a storage rule, or
@@ -109,11 +113,19 @@ type Store interface {
 	// Upload stores data (1 B .. 16 MiB) on a volume server under the storage
 	// rules of path, without making it part of any file. data is not kept.
 	Upload(ctx context.Context, path string, data []byte) (Blob, error)
+	// UploadAs is Upload with settings that win over the storage rules. Settings
+	// that mean nothing are ErrInvalid; those that the filer cannot meet now
+	// (fewer servers than copies) are errors like any other.
+	UploadAs(ctx context.Context, path string, data []byte, how Storage) (Blob, error)
 	// Discard deletes an uploaded blob that no file names.
 	Discard(ctx context.Context, b Blob) error
 	// Open streams an entry's bytes from off to its end. ErrNotFound when its
 	// blobs are gone. The caller closes the reader.
 	Open(ctx context.Context, e Entry, off int64) (io.ReadCloser, error)
+	// Expiries returns the rules by which files in dir, at any depth, would
+	// vanish by themselves, as they are now. ErrCorrupt: the filer has rules
+	// that cannot be understood.
+	Expiries(ctx context.Context, dir string) ([]Expiry, error)
 }
 
 // Name is the last element of the entry's path.

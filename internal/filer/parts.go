@@ -17,11 +17,16 @@ const (
 	partsAtOnce = 4
 )
 
-// UploadParts uploads data for a file at path as blobs of at most [PartSize],
-// a few at a time, and returns them in order. Like [Store.Upload] it does not
+// UploadParts is [UploadPartsAs] as the storage rules of path say.
+func UploadParts(ctx context.Context, s Store, path string, data []byte) ([]Blob, error) {
+	return UploadPartsAs(ctx, s, path, data, Storage{})
+}
+
+// UploadPartsAs uploads data for a file at path as blobs of at most [PartSize],
+// a few at a time, and returns them in order. Like [Store.UploadAs] it does not
 // retry. After an error it discards what it has uploaded, as far as it can;
 // what was still under way then is lost space, not lost data.
-func UploadParts(ctx context.Context, s Store, path string, data []byte) ([]Blob, error) {
+func UploadPartsAs(ctx context.Context, s Store, path string, data []byte, how Storage) ([]Blob, error) {
 	if len(data) == 0 {
 		return nil, fmt.Errorf("upload for %s: %w: no data", path, ErrInvalid)
 	}
@@ -32,7 +37,7 @@ func UploadParts(ctx context.Context, s Store, path string, data []byte) ([]Blob
 	g.SetLimit(partsAtOnce)
 	for i := range blobs {
 		g.Go(func() (err error) {
-			blobs[i], err = s.Upload(gctx, path, data[i*size:min((i+1)*size, len(data))])
+			blobs[i], err = s.UploadAs(gctx, path, data[i*size:min((i+1)*size, len(data))], how)
 			return err
 		})
 	}

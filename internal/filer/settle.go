@@ -50,6 +50,8 @@ func Create(ctx context.Context, s Store, path string, f File) (Entry, error) {
 		switch {
 		case lookErr == nil && e.ID == f.ID:
 			return e, nil
+		case lookErr == nil && (sent || !errors.Is(err, ErrExists)):
+			return e, fmt.Errorf("create %s: %w (%w)", path, ErrExists, ErrStray)
 		case lookErr == nil:
 			return e, fmt.Errorf("create %s: %w", path, ErrExists)
 		}

@@ -24,6 +24,9 @@ const (
 	TailBelowHead Variant = "tail-below-head"
 	// ForgetProducers does not save the producer table with the checkpoint (rule 20).
 	ForgetProducers Variant = "forget-producers"
+	// UnroutedNotRolled creates topics without deciding first what was refused
+	// for want of them (ADR 0006).
+	UnroutedNotRolled Variant = "unrouted-not-rolled"
 	// FloorFromOneParent gives the child of a merge the floors of its first
 	// parent only (rule 11).
 	FloorFromOneParent Variant = "floor-from-one-parent"
@@ -42,10 +45,11 @@ const (
 	CheckpointBeforeTail Variant = "checkpoint-before-tail"
 )
 
-// All lists the variants that show on segments that never change, Edits those
-// that need edits.
+// Plain lists the variants that show without edits, Edits those that need them.
 var (
-	All = []Variant{SameBytesAfterDrop, CheckpointFirst, LostReplyIsLostRace, StalePosition, TailBelowHead, ForgetProducers}
+	Plain = []Variant{
+		SameBytesAfterDrop, CheckpointFirst, LostReplyIsLostRace, StalePosition, TailBelowHead, ForgetProducers, UnroutedNotRolled,
+	}
 
 	Edits = []Variant{
 		FloorFromOneParent, FloorIsOneNumber, FloorsNotComposed, CompletionAtNextFree, RegroupAffected, CheckpointBeforeTail,

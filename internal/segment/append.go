@@ -53,7 +53,7 @@ type Prepared struct {
 	digest  string
 	content []byte // inline
 	blobs   []filer.Blob
-	spent   bool // an entry that named the blobs was deleted, and they with it
+	spent   bool // the bytes are gone, or may go, with an entry that is void
 }
 
 // Prepare encodes a set and uploads it, so that Append only has to commit. It
@@ -69,7 +69,7 @@ func (s *Segment) Prepare(ctx context.Context, set *record.Set) (*Prepared, erro
 		return p, nil
 	}
 	err = filer.Retry(ctx, func(ctx context.Context) (err error) {
-		p.blobs, err = filer.UploadParts(ctx, s.topic.store.Filer, s.log.Dir(), data)
+		p.blobs, err = filer.UploadPartsAs(ctx, s.topic.store.Filer, s.log.Dir(), data, storageOf(s.topic.Definition))
 		return err
 	})
 	if err != nil {
@@ -154,7 +154,8 @@ func (s *Segment) commit(ctx context.Context, in Input, taken *record.Set, p *Pr
 	f := filer.File{ID: filer.NewID(), Attrs: next.attrs(), Content: p.content, Blobs: p.blobs}
 	e, err := s.log.Append(ctx, s.tail.Entry, f)
 	won := err == nil
-	p.spent = errors.Is(err, commitlog.ErrVoid)
+	var lost *commitlog.LostError
+	p.spent = errors.Is(err, commitlog.ErrVoid) || errors.As(err, &lost) && lost.Stray
 	if won {
 		s.trusted = f.ID
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/topic"
@@ -158,4 +160,50 @@ func TestAppendAfterVoidWin(t *testing.T) {
 		t.Errorf("read %q", got)
 	}
 	clean(t, fs)
+}
+
+// TestStrayCreateTakesNoBytesAlong: a create that lost without an answer arrives
+// late, where the winner has been trimmed. The void entry is swept with the bytes
+// that it names; they must not be those of the chunk that was committed instead.
+func TestStrayCreateTakesNoBytesAlong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := memfs.New()
+		_, segs := newTopic(t, fs, 1)
+		a := segs[0]
+		strayed := false
+		late, err := testStore(fs, func(op memfs.Op) memfs.Fault {
+			if op.Name != "Create" || strayed {
+				return memfs.Fault{}
+			}
+			strayed = true
+			return memfs.Fault{Late: time.Minute}
+		}).Topic(t.Context(), "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := late.Segment(t.Context(), a.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Tail(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		mustAppend(t, a, input(t, "a", 1, 2))
+		if out := mustAppend(t, b, input(t, "b", 1, 2)); out.Chunk.Entry.N != 1 || out.Uploads != 2 {
+			t.Errorf("got %+v", out)
+		}
+		if err := a.Trim(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute) // the stray arrives
+		if _, err := a.log.At(t.Context(), 0); err != nil {
+			t.Fatalf("there is no void entry: %v", err)
+		}
+		if err := a.Trim(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if got := values(t, mustRead(t, a.topic, nil)); !slices.Equal(got, []string{"b1", "b2"}) {
+			t.Errorf("read %q", got)
+		}
+	})
 }

@@ -19,6 +19,9 @@ type Checkpoint struct {
 	// Witness is the JetStream time of message Sequence, which trimming leaves
 	// in the lane: a lane that shows another one there went back (rule 17).
 	Witness time.Time `json:"witness"`
+	// Gap says that the lane has no message Sequence: somebody has accepted that
+	// it was lost. Witness is then the time of the last one that was committed.
+	Gap bool `json:"gap,omitempty"`
 	// Producers is the table of last batches, a pure function of the lane up
 	// to Sequence (rule 20), sorted by id.
 	Producers []Producer `json:"producers"`

@@ -34,6 +34,10 @@ func (t *Topic) Edit(ctx context.Context, now time.Time, plan func(topic.Layout)
 			return topic.Layout{}, err
 		}
 		e, err := plan(l)
+		if err == nil && t.Name == topic.Unrouted && e.Kind != topic.EditRoll {
+			// New topics take its positions as their floors, for all keys (ADR 0006).
+			err = &topic.EditError{Kind: e.Kind, Reason: "the topic " + topic.Unrouted + " always has one segment; it can be rolled"}
+		}
 		if err != nil {
 			return l, err
 		}

@@ -223,17 +223,18 @@ func (r *Reader) segment(ctx context.Context, at *reading, yield func(Item, erro
 }
 
 func (r *Reader) chunks(ctx context.Context, at *reading, yield func(Item, error) bool) (stopped bool, err error) {
-	jump := at.chunk == 0 // the first chunk need not continue one that was read
+	next := at.chunk
+	jump := next == 0 // the first chunk need not continue one that was read
 	if jump {
-		if at.chunk, err = r.find(ctx, at); err != nil {
+		if next, err = r.find(ctx, at); err != nil {
 			return false, err
 		}
 	}
-	for c, err := range at.Chunks(ctx, at.chunk) {
+	for c, err := range at.Chunks(ctx, next) {
 		if err != nil {
 			return false, err
 		}
-		if err := at.arrive(c, jump && c.Entry.N > 0 || c.Entry.N > at.chunk); err != nil {
+		if err := at.arrive(c, jump && c.Entry.N > 0 || c.Entry.N > next); err != nil {
 			return false, err
 		}
 		if c.End() > at.offset && !c.Last.Before(r.notUntil) {
@@ -242,7 +243,7 @@ func (r *Reader) chunks(ctx context.Context, at *reading, yield func(Item, error
 			}
 		}
 		at.offset, at.chunk, at.done = max(at.offset, c.End()), c.Entry.N+1, c.Sealed
-		at.earliest, jump = false, false
+		at.earliest, jump, next = false, false, at.chunk
 	}
 	return false, nil
 }

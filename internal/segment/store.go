@@ -92,20 +92,33 @@ func (l *lastSeen) set(e commitlog.Entry) {
 // Dir is the folder of this incarnation of the topic.
 func (t *Topic) Dir() string { return path.Join(t.store.topicDir(t.Name), t.Incarnation) }
 
-// Topic looks a topic up. ErrNoTopic and ErrDeleting are typed; a name that
-// cannot be one is a *topic.NameError.
+// Topic looks a topic up. One whose creation was interrupted is finished first.
+// ErrNoTopic and ErrDeleting are typed; a name that cannot be one is a
+// *topic.NameError.
 func (s *Store) Topic(ctx context.Context, name string) (*Topic, error) {
+	t, err := s.lookup(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case t.State == topic.StateDeleting:
+		return t, fmt.Errorf("topic %q: %w", name, ErrDeleting)
+	case t.State == topic.StateCreating:
+		return s.establish(ctx, t)
+	}
+	return t, nil
+}
+
+// lookup reads a topic's definition, whatever its state.
+func (s *Store) lookup(ctx context.Context, name string) (*Topic, error) {
 	if err := topic.CheckName(name); err != nil {
 		return nil, err
 	}
 	def, version, err := s.definition(name).Load(ctx)
-	switch {
-	case errors.Is(err, filer.ErrNotFound):
-		return nil, fmt.Errorf("topic %q: %w", name, ErrNoTopic)
-	case err != nil:
+	if errors.Is(err, filer.ErrNotFound) {
+		err = ErrNoTopic
+	}
+	if err != nil {
 		return nil, fmt.Errorf("topic %q: %w", name, err)
-	case def.State == topic.StateDeleting:
-		return &Topic{Definition: def, store: s, version: version}, fmt.Errorf("topic %q: %w", name, ErrDeleting)
 	}
 	return &Topic{Definition: def, store: s, version: version}, nil
 }
@@ -140,63 +153,15 @@ func (s *Store) Topics(ctx context.Context) ([]topic.Definition, error) {
 	}
 }
 
-// CreateTopic makes a topic with n segments of equal key range. Everything is
-// written under a random incarnation first; topic.json, created exclusively, is
-// what makes it exist. ErrTopicExists and ErrDeleting are typed.
-func (s *Store) CreateTopic(ctx context.Context, def topic.Definition, n int, now time.Time) (*Topic, error) {
-	def.Incarnation, def.State, def.Created = filer.Token(8), topic.StateLive, now.UTC().Truncate(time.Microsecond)
-	if err := def.Validate(); err != nil {
-		return nil, err
-	}
-	if old, err := s.Topic(ctx, def.Name); err == nil {
-		return old, fmt.Errorf("topic %q: %w", def.Name, ErrTopicExists)
-	} else if !errors.Is(err, ErrNoTopic) {
-		return nil, err
-	}
-	t := &Topic{Definition: def, store: s}
-	if err := t.build(ctx, n); err != nil {
-		return nil, fmt.Errorf("create topic %q: %w", def.Name, err)
-	}
-	version, err := s.definition(def.Name).Create(ctx, def)
-	if errors.Is(err, filer.ErrExists) {
-		// Somebody else was first; what was built here is garbage.
-		if err := s.deleteTree(ctx, t.Dir()); err != nil {
-			s.Logger.Warn("could not remove what a lost race left behind", "dir", t.Dir(), "err", err)
-		}
-		old, err := s.Topic(ctx, def.Name)
-		if err != nil {
-			return nil, err
-		}
-		return old, fmt.Errorf("topic %q: %w", def.Name, ErrTopicExists)
-	}
-	t.version = version
-	return t, err
-}
-
-// build writes the first layout and its segments.
-func (t *Topic) build(ctx context.Context, n int) error {
-	layout := topic.Layout{At: t.Created, Edit: topic.Edit{Kind: topic.EditCreate, Reason: "topic created", Parents: []topic.SegmentID{}}}
-	for i, r := range topic.Divide(n) {
-		id := topic.NewSegmentID(0, i, filer.Token(8))
-		seg := topic.Segment{ID: id, Range: r, Parents: []topic.SegmentID{}, Floors: []topic.Floor{}, Created: t.Created}
-		if err := t.createSegment(ctx, seg); err != nil {
-			return err
-		}
-		layout.Live = append(layout.Live, topic.Live{ID: id, Range: r})
-	}
-	layout.Edit.Children = layout.Live
-	return t.createLayout(ctx, layout)
-}
-
 // DeleteTopic deletes a topic and all its data: it marks the topic, seals its
 // live segments, deletes their heads, then the rest (rule 29). Run again after
 // a crash, it finishes.
 func (s *Store) DeleteTopic(ctx context.Context, name string, now time.Time) error {
-	t, err := s.Topic(ctx, name)
-	if err != nil && !errors.Is(err, ErrDeleting) {
+	t, err := s.lookup(ctx, name)
+	if err != nil {
 		return err
 	}
-	if t.State == topic.StateLive {
+	if t.State != topic.StateDeleting {
 		t.State = topic.StateDeleting
 		if t.version, err = s.definition(name).Save(ctx, t.Definition, t.version); err != nil {
 			return err

@@ -17,8 +17,10 @@ const (
 // State of a topic.
 type State string
 
-// A topic is live until its deletion starts.
+// A topic is being created until its first layout is there; whoever meets it
+// finishes that. Then it is live until its deletion starts.
 const (
+	StateCreating State = "creating"
 	StateLive     State = "live"
 	StateDeleting State = "deleting"
 )
@@ -31,19 +33,55 @@ type Definition struct {
 	Key         Key       `json:"key"`
 	FlushAge    Duration  `json:"flush_age"` // how long a record may wait for its flush
 	Lanes       string    `json:"lanes"`     // lane group
+	Roots       int       `json:"roots"`     // segments of its first layout
 	Created     time.Time `json:"created"`
+
+	// Replication is how many copies of its chunks there are, as in
+	// CheckReplication; empty: as the filer's rules for the folder say.
+	Replication string `json:"replication,omitempty"`
+	// Fsync has chunks on disk before they are committed; false: as the rules say.
+	Fsync bool `json:"fsync,omitempty"`
 }
 
 // Validate reports everything that is wrong with the definition.
 func (d Definition) Validate() error {
-	errs := []error{CheckName(d.Name), CheckGroup(d.Lanes)}
+	errs := []error{CheckName(d.Name), CheckGroup(d.Lanes), CheckReplication(d.Replication)}
 	if _, err := ParseKey(string(d.Key)); err != nil {
 		errs = append(errs, err)
+	}
+	if d.Roots < 1 || d.Roots > MaxLive {
+		errs = append(errs, fmt.Errorf("%d segments: want 1 to %d", d.Roots, MaxLive))
 	}
 	if age := time.Duration(d.FlushAge); age < MinFlushAge || age > MaxFlushAge {
 		errs = append(errs, fmt.Errorf("flush age %s: want %s to %s", age, MinFlushAge, MaxFlushAge))
 	}
 	return errors.Join(errs...)
+}
+
+// ReplicationError tells that a replication setting is none.
+type ReplicationError struct{ Value string }
+
+func (e *ReplicationError) Error() string {
+	return fmt.Sprintf("replication %.20q: want three digits, up to 255: how many more copies in other data centres, in other racks, on other servers of the rack, as in 001", e.Value)
+}
+
+// CheckReplication accepts SeaweedFS's notation of copies, and nothing at all,
+// which leaves it to the filer. The error is a [*ReplicationError].
+func CheckReplication(s string) error {
+	n := 0
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return &ReplicationError{s}
+		}
+		n = n*10 + int(c-'0')
+		if n > 255 {
+			return &ReplicationError{s}
+		}
+	}
+	if s != "" && len(s) != 3 {
+		return &ReplicationError{s}
+	}
+	return nil
 }
 
 // Duration is a time.Duration that is a string in JSON ("1s").

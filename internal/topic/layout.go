@@ -18,6 +18,9 @@ type Live struct {
 	Range
 }
 
+// String gives "id [lo,hi)".
+func (l Live) String() string { return fmt.Sprintf("%s %s", l.ID, l.Range) }
+
 // Segment is a segment's immutable description, its segment.json.
 type Segment struct {
 	ID      SegmentID   `json:"id"`

@@ -64,7 +64,7 @@ func TestParseKey(t *testing.T) {
 }
 
 func TestDefinition(t *testing.T) {
-	good := Definition{Name: "a", State: StateLive, Key: KeyHeader, FlushAge: Duration(time.Second), Lanes: "default"}
+	good := Definition{Name: "a", State: StateLive, Key: KeyHeader, FlushAge: Duration(time.Second), Lanes: "default", Roots: 1}
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestDefinition(t *testing.T) {
 	}
 	bad := Definition{Name: "A", Key: "x", FlushAge: 1, Lanes: ""}
 	err = bad.Validate()
-	for _, part := range []string{"topic name", "lane group", "partition key", "flush age"} {
+	for _, part := range []string{"topic name", "lane group", "partition key", "flush age", "segments"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error %v does not tell about the %s", err, part)
 		}

@@ -24,7 +24,7 @@ func (l *Log) Append(ctx context.Context, tail Entry, f filer.File) (Entry, erro
 	f.Attrs = attrs
 	e, err := l.create(ctx, n, f)
 	if errors.Is(err, filer.ErrExists) {
-		return Entry{}, l.lost(ctx, tail, Entry{n, e})
+		return Entry{}, l.lost(ctx, tail, Entry{n, e}, errors.Is(err, filer.ErrStray))
 	}
 	if err != nil {
 		return Entry{}, err
@@ -63,9 +63,9 @@ func (l *Log) create(ctx context.Context, n uint64, f filer.File) (filer.Entry, 
 
 // lost checks that the winner continues the tail that was raced for (rule 5).
 // Below head it need not: that is a number somebody else won in vain.
-func (l *Log) lost(ctx context.Context, tail, winner Entry) error {
+func (l *Log) lost(ctx context.Context, tail, winner Entry, stray bool) error {
 	if winner.Prev() == tail.ID {
-		return &LostError{winner}
+		return &LostError{winner, stray}
 	}
 	if head, _, err := l.Head(ctx); err != nil || head > winner.N {
 		return errors.Join(err, fmt.Errorf("%s: %w", l.Path(winner.N), ErrVoid))
@@ -82,7 +82,7 @@ func (l *Log) Confirm(ctx context.Context, won Entry) error {
 	case err == nil && e.ID == won.ID:
 		return nil
 	case err == nil:
-		return &LostError{e}
+		return &LostError{Winner: e}
 	case !errors.Is(err, filer.ErrNotFound):
 		return err
 	}

@@ -26,8 +26,14 @@ var (
 	ErrWentBack = errors.New("log went back")
 )
 
-// LostError says that somebody else created the number first.
-type LostError struct{ Winner Entry }
+// LostError says that somebody else created the number first. Stray: a request
+// of ours had no answer, and may create the number yet, once the winner has been
+// trimmed; a sweep then deletes that void entry with the bytes that it names. So
+// those bytes must not be committed under another number.
+type LostError struct {
+	Winner Entry
+	Stray  bool
+}
 
 func (e *LostError) Error() string {
 	return fmt.Sprintf("entry %d was created by somebody else (%s)", e.Winner.N, e.Winner.ID)

@@ -31,6 +31,7 @@ func invalidPaths(t *testing.T, e *env) {
 		_, calls["Lookup"] = e.Lookup(e.ctx, p)
 		_, calls["List"] = e.List(e.ctx, p, "", 0)
 		_, calls["Upload"] = e.Upload(e.ctx, p, []byte("x"))
+		_, calls["Expiries"] = e.Expiries(e.ctx, p)
 		for name, err := range calls {
 			if !errors.Is(err, filer.ErrInvalid) {
 				t.Errorf("%s of %.60q: got error %v, want %v", name, p, err, filer.ErrInvalid)
@@ -98,6 +99,7 @@ func endedContexts(t *testing.T, e *env) {
 	_, calls["Lookup"] = e.Lookup(ctx, path)
 	_, calls["List"] = e.List(ctx, e.root, "", 0)
 	_, calls["Upload"] = e.Upload(ctx, path, data)
+	_, calls["Expiries"] = e.Expiries(ctx, e.root)
 	_, calls["Open"] = e.Open(ctx, entry, 0)
 	calls["Discard"] = e.Discard(ctx, f.Blobs[0])
 	for name, err := range calls {

@@ -62,6 +62,8 @@ func Run(t *testing.T, open func(t *testing.T) filer.Store) {
 		{"ended contexts", endedContexts},
 		{"read your writes", readYourWrites},
 		{"times", times},
+		{"storage settings", uploadAs},
+		{"nothing expires", nothingExpires},
 	}
 	for _, part := range parts {
 		t.Run(part.name, func(t *testing.T) {

@@ -137,14 +137,27 @@ func (c *Client) DeleteTree(ctx context.Context, dir string) error {
 
 // Upload implements [filer.Store].
 func (c *Client) Upload(ctx context.Context, path string, data []byte) (filer.Blob, error) {
-	if err := filer.CheckPath(path); err != nil {
+	return c.UploadAs(ctx, path, data, filer.Storage{})
+}
+
+// UploadAs implements [filer.Store]. To the hook it is an "Upload".
+func (c *Client) UploadAs(ctx context.Context, path string, data []byte, how filer.Storage) (filer.Blob, error) {
+	if err := errors.Join(filer.CheckPath(path), how.Check()); err != nil {
 		return filer.Blob{}, fmt.Errorf("upload for %q: %w", path, err)
 	}
 	if len(data) == 0 || len(data) > filer.MaxBlob {
 		return filer.Blob{}, fmt.Errorf("upload for %s: %w: blob of %d bytes", path, filer.ErrInvalid, len(data))
 	}
 	data = slices.Clone(data)
-	return result(ctx, c, Op{Name: "Upload", Path: path}, func() (filer.Blob, error) { return c.fs.upload(path, data) })
+	return result(ctx, c, Op{Name: "Upload", Path: path}, func() (filer.Blob, error) { return c.fs.upload(path, data, how) })
+}
+
+// Expiries implements [filer.Store].
+func (c *Client) Expiries(ctx context.Context, dir string) ([]filer.Expiry, error) {
+	if err := filer.CheckPath(dir); err != nil {
+		return nil, fmt.Errorf("rules of %q: %w", dir, err)
+	}
+	return result(ctx, c, Op{Name: "Expiries", Path: dir}, func() ([]filer.Expiry, error) { return c.fs.expiring(dir), nil })
 }
 
 // Discard implements [filer.Store].

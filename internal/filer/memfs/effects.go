@@ -141,15 +141,18 @@ func (fs *FS) unlink(path string, n *node) {
 	delete(fs.find(dir).children, name)
 }
 
-func (fs *FS) upload(path string, data []byte) (filer.Blob, error) {
+func (fs *FS) upload(path string, data []byte, how filer.Storage) (filer.Blob, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.isReadOnly(path) {
 		return filer.Blob{}, fmt.Errorf("upload for %s: %w", path, filer.ErrReadOnly)
 	}
+	if !fs.canKeep(how) {
+		return filer.Blob{}, fmt.Errorf("upload for %s: memfs: not enough servers for replication %s", path, how.Replication)
+	}
 	fs.lastBlob++
 	id := fmt.Sprintf("1,%010x", fs.lastBlob)
-	fs.blobs[id] = &blob{data: data, path: path}
+	fs.blobs[id] = &blob{data: data, path: path, how: how}
 	return filer.Blob{ID: id, Size: int64(len(data))}, nil
 }
 

@@ -23,6 +23,7 @@ type FS struct {
 	blobs    map[string]*blob
 	lastBlob int
 	readOnly []string
+	rules    rules
 	problems []string
 	late     sync.WaitGroup
 }
@@ -39,6 +40,7 @@ type blob struct {
 	data  []byte
 	path  string // where it was uploaded for
 	owner string // the file that names it, "" when none does
+	how   filer.Storage
 }
 
 // New returns an empty filer.

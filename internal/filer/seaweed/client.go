@@ -2,9 +2,9 @@
 // to the filer over gRPC; bytes go straight to and from volume servers over
 // HTTP, which is about three times as fast as through the filer.
 //
-// Of SeaweedFS it imports the filer's protocol buffers only, and uses its bare
-// gRPC stubs: the helpers beside them log through a global logger that writes
-// files into the temporary folder.
+// Of SeaweedFS it imports the protocol buffers of the filer and the master only,
+// and uses their bare gRPC stubs: the helpers beside them log through a global
+// logger that writes files into the temporary folder.
 package seaweed
 
 import (

@@ -32,6 +32,7 @@ type fakeFiler struct {
 	assign  *filer_pb.AssignVolumeResponse
 	asked   *filer_pb.AssignVolumeRequest
 	proxied []string // method and chunk id
+	entries map[string]*filer_pb.Entry
 }
 
 // newFake starts a fake filer, whose HTTP side serves the blobs of proxy.
@@ -100,9 +101,12 @@ func (f *fakeFiler) UpdateEntry(context.Context, *filer_pb.UpdateEntryRequest) (
 	return nil, f.fail
 }
 
-func (f *fakeFiler) LookupDirectoryEntry(context.Context, *filer_pb.LookupDirectoryEntryRequest) (*filer_pb.LookupDirectoryEntryResponse, error) {
+func (f *fakeFiler) LookupDirectoryEntry(_ context.Context, req *filer_pb.LookupDirectoryEntryRequest) (*filer_pb.LookupDirectoryEntryResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.entries != nil {
+		return &filer_pb.LookupDirectoryEntryResponse{Entry: f.entries[req.Directory+"/"+req.Name]}, nil
+	}
 	return nil, f.fail
 }
 

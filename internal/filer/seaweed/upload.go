@@ -2,6 +2,7 @@ package seaweed
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,14 @@ const maxReply = 16 << 10
 // it answers. Collection, replication, TTL and fsync are those of the storage
 // rules for path. The server's checksum of what it stored is compared.
 func (c *Client) Upload(ctx context.Context, path string, data []byte) (filer.Blob, error) {
-	if err := filer.CheckPath(path); err != nil {
+	return c.UploadAs(ctx, path, data, filer.Storage{})
+}
+
+// UploadAs implements [filer.Store]. The filer takes a replication to assign a
+// volume by; fsync it only passes on from its rules, and it is the volume
+// server that is asked for it, so it can be asked for here.
+func (c *Client) UploadAs(ctx context.Context, path string, data []byte, how filer.Storage) (filer.Blob, error) {
+	if err := errors.Join(filer.CheckPath(path), how.Check()); err != nil {
 		return filer.Blob{}, fmt.Errorf("upload for %q: %w", path, err)
 	}
 	if len(data) == 0 || len(data) > filer.MaxBlob {
@@ -35,10 +43,11 @@ func (c *Client) Upload(ctx context.Context, path string, data []byte) (filer.Bl
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	to, err := c.assign(ctx, path, len(data))
+	to, err := c.assign(ctx, path, len(data), how.Replication)
 	if err != nil {
 		return filer.Blob{}, fmt.Errorf("upload for %s: %w", path, err)
 	}
+	to.Fsync = to.Fsync || how.Fsync
 	crc, err := c.put(ctx, to, data)
 	if err != nil {
 		return filer.Blob{}, fmt.Errorf("upload for %s as %s: %w", path, to.FileId, err)
@@ -47,12 +56,12 @@ func (c *Client) Upload(ctx context.Context, path string, data []byte) (filer.Bl
 	return filer.Blob{ID: to.FileId, Size: int64(len(data)), Extra: placed{chunk: chunk, path: path, auth: to.Auth}}, nil
 }
 
-func (c *Client) assign(ctx context.Context, path string, size int) (*filer_pb.AssignVolumeResponse, error) {
+func (c *Client) assign(ctx context.Context, path string, size int, replication string) (*filer_pb.AssignVolumeResponse, error) {
 	resp, err := c.rpc.AssignVolume(ctx, &filer_pb.AssignVolumeRequest{
 		Count:            1,
 		Path:             path,
 		Collection:       c.cfg.Collection,
-		Replication:      c.cfg.Replication,
+		Replication:      cmp.Or(replication, c.cfg.Replication),
 		ExpectedDataSize: uint64(size),
 	})
 	if err != nil {
