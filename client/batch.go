@@ -16,6 +16,8 @@ type batch struct {
 	queue *queue
 	topic string
 	born  time.Time // of the first record
+	ready time.Time // when its queue was released; zero: it was never held
+	after string    // as sent: what must be committed before it
 	due   bool      // no need to wait for more records
 	raw   []byte    // encoded records
 	rows  int

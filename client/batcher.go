@@ -40,9 +40,12 @@ type queue struct {
 	inRing  bool
 	hint    int // bytes of the last batch
 	shrinks shrinkage
+	moving
 }
 
-func (q *queue) sendable() bool { return q.sealed.len() > 0 || q.open != nil && q.open.due }
+func (q *queue) sendable() bool {
+	return !q.held && (q.sealed.len() > 0 || q.open != nil && q.open.due)
+}
 
 func newBatcher(linger time.Duration, full, limit int) *batcher {
 	return &batcher{
@@ -73,6 +76,9 @@ func (x *batcher) add(name string, r *Record, c callOptions, cost int64) (added,
 	q, err := x.queue(name)
 	if err != nil {
 		return a, err
+	}
+	if q.gone {
+		return a, errMoved
 	}
 	defer x.tidy(q)
 	if b := q.open; b != nil && len(b.raw)+size > x.full {
@@ -165,7 +171,7 @@ func (x *batcher) makeDue(q *queue) {
 }
 
 func (x *batcher) enlist(q *queue) {
-	if !q.inRing {
+	if !q.inRing && !q.held {
 		q.inRing = true
 		x.ring.push(q)
 	}
@@ -217,6 +223,7 @@ func (x *batcher) take(now time.Time) (*batch, time.Duration) {
 	} else {
 		b = x.seal(q)
 	}
+	b.after = q.after
 	if q.sendable() {
 		x.enlist(q)
 	}
@@ -226,7 +233,7 @@ func (x *batcher) take(now time.Time) (*batch, time.Duration) {
 
 // tidy forgets a topic that has nothing waiting, when there are many.
 func (x *batcher) tidy(q *queue) {
-	if q.open == nil && q.sealed.len() == 0 && len(x.queues) > manyQueues {
+	if q.open == nil && q.sealed.len() == 0 && len(x.queues) > manyQueues && q.moving == (moving{}) {
 		delete(x.queues, q.topic)
 	}
 }

@@ -17,7 +17,7 @@ const (
 	Null      = record.CodecNull // none
 )
 
-// Defaults of [Options].
+// Defaults of [Options]. DefaultGroup is for topics that are bound to no group.
 const (
 	DefaultGroup       = lane.Default
 	DefaultLinger      = 5 * time.Millisecond
@@ -40,8 +40,9 @@ const reserved = 4 << 10
 // Options are the settings of a [Producer]. The zero value of each field means
 // its default.
 type Options struct {
-	// Group is the lane group to publish to: the group that the topics are bound
-	// to. Default "default".
+	// Group is the lane group to publish all topics to. By default each topic goes
+	// to the group to which it is bound (spillway topic create --lanes), and moves
+	// with it; topics that are bound to none go to the group "default".
 	Group string
 
 	// Linger is how long a batch that is not full waits for more records before
@@ -89,7 +90,6 @@ func (e *OptionsError) Error() string {
 }
 
 func (o Options) withDefaults() Options {
-	o.Group = orDefault(o.Group, DefaultGroup)
 	o.Linger = orDefault(o.Linger, DefaultLinger)
 	o.BatchBytes = orDefault(o.BatchBytes, DefaultBatchBytes)
 	o.MaxBuffered = orDefault(o.MaxBuffered, DefaultMaxBuffered)
@@ -118,7 +118,7 @@ func (o Options) validate() error {
 			p = append(p, fmt.Sprintf(format, args...))
 		}
 	}
-	if err := topic.CheckGroup(o.Group); err != nil {
+	if err := topic.CheckGroup(o.Group); err != nil && o.Group != "" {
 		p = append(p, "Group: "+err.Error())
 	}
 	check(o.Linger <= time.Minute, "Linger: %v, at most 1m", o.Linger)

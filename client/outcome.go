@@ -14,6 +14,8 @@ func (p *Producer) acked(l *laneOut, b *batch, err error) {
 	b.err = err
 	if err != nil {
 		p.noteFailure(b.rows, err)
+	} else {
+		l.took(b)
 	}
 	close(b.acked)
 	p.room.Release(b.cost)
@@ -77,7 +79,7 @@ func (p *Producer) noteFailure(records int, err error) {
 // the last Flush.
 func (p *Producer) Flush(ctx context.Context) error {
 	var waitFor []<-chan struct{}
-	for _, l := range p.lanes {
+	for _, l := range p.routes.all() {
 		waitFor = append(waitFor, l.in.flush()...)
 	}
 	for _, settled := range waitFor {
@@ -110,13 +112,14 @@ func (p *Producer) failures() error {
 func (p *Producer) Close(ctx context.Context) error {
 	p.closeOnce.Do(func() {
 		p.shut()
-		for _, l := range p.lanes {
+		lanes := p.routes.close()
+		for _, l := range lanes {
 			l.in.close()
 		}
 		err := p.Flush(ctx)
 		p.stop(ErrClosed)
 		_ = p.group.Wait() // its functions return nil
-		for _, l := range p.lanes {
+		for _, l := range lanes {
 			if l.commits != nil {
 				l.commits.Close()
 			}

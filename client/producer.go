@@ -1,8 +1,8 @@
 package client
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -15,8 +15,8 @@ import (
 	"github.com/spillway-mq/spillway/internal/lane"
 )
 
-// Producer publishes records in batches to the lanes of one lane group. All
-// methods may be called concurrently. See the package comment for what it
+// Producer publishes records in batches to the lanes to which their topics are
+// bound. All methods may be called concurrently. See the package comment for what it
 // guarantees.
 type Producer struct {
 	opts   Options
@@ -24,11 +24,10 @@ type Producer struct {
 	ownsNC bool
 	js     jetstream.JetStream
 	link   *link
-	lanes  []*laneOut
+	routes routes
 	limit  int // bytes of one encoded record
 
-	room   *semaphore.Weighted // what is left of MaxBuffered
-	spread atomic.Uint64       // records without a key so far
+	room *semaphore.Weighted // what is left of MaxBuffered
 
 	mu       sync.Mutex
 	failed   int // records since the last Flush
@@ -47,7 +46,16 @@ type Producer struct {
 type laneOut struct {
 	id      lane.ID
 	in      *batcher
-	commits *lane.Commits // the sender's; nil until a record asks to be stored
+	commits *lane.Commits              // the sender's; nil until a record asks to be stored
+	last    atomic.Pointer[lane.After] // the last message that the lane took
+}
+
+// took notes that the lane has taken a batch.
+func (l *laneOut) took(b *batch) {
+	l.last.Store(&lane.After{Lane: l.id, Incarnation: b.receipt.Incarnation, Sequence: b.receipt.Sequence})
+	if b.after != "" {
+		l.in.arrived(b)
+	}
 }
 
 // Connect connects to the NATS servers at url, reconnecting for as long as it
@@ -75,7 +83,9 @@ func Connect(url string, opts Options, natsOpts ...nats.Option) (*Producer, erro
 //
 // It needs the permissions to publish to the lanes' subjects and to
 // $JS.API.STREAM.INFO.*, for Stored also to $JS.API.DIRECT.GET.>, and to
-// subscribe to _INBOX.> and spillway.commit.>.
+// subscribe to _INBOX.> and spillway.commit.>. Unless Options name a group it
+// reads the bucket spillway-topics, for which it publishes to
+// $JS.API.CONSUMER.*.KV_spillway-topics.> too.
 func NewProducer(nc *nats.Conn, opts Options) (*Producer, error) {
 	opts = opts.withDefaults()
 	if err := opts.validate(); err != nil {
@@ -92,10 +102,17 @@ func NewProducer(nc *nats.Conn, opts Options) (*Producer, error) {
 	defer cancel()
 	link := newLink(nc)
 	found := link.generation()
-	lanes, err := findLanes(ctx, js, opts.Group)
+	lanes, err := lane.OpenGroup(ctx, js, cmp.Or(opts.Group, DefaultGroup))
 	if err != nil {
 		link.close()
 		return nil, err
+	}
+	var bound map[string]lane.Binding
+	if opts.Group == "" {
+		if bound, err = lane.Bindings(ctx, js); err != nil {
+			link.close()
+			return nil, fmt.Errorf("which topics are bound to which lanes: %w", err)
+		}
 	}
 	p := &Producer{
 		opts: opts, nc: nc, js: js, link: link,
@@ -106,33 +123,28 @@ func NewProducer(nc *nats.Conn, opts Options) (*Producer, error) {
 		p.limit = int(most) - reserved
 	}
 	p.start(lanes, found)
+	if err := p.route(ctx, bound); err != nil {
+		_ = p.Close(ctx) // nothing was published
+		return nil, err
+	}
 	return p, nil
 }
 
-// findLanes lists a group's lanes. The default group has one; others have lanes
-// 0, 1, 2 and so on.
-func findLanes(ctx context.Context, js jetstream.JetStream, group string) ([]lane.Info, error) {
-	var lanes []lane.Info
-	for n := 0; ; n++ {
-		info, err := lane.Open(ctx, js, lane.ID{Group: group, N: n})
-		if errors.Is(err, lane.ErrNoLane) && n > 0 {
-			return lanes, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		lanes = append(lanes, info)
-		if group == lane.Default {
-			return lanes, nil
-		}
-	}
-}
-
-// start runs the senders. The lanes were looked up at a generation of the link.
+// start runs the senders of the lanes that are used unless a topic is bound to
+// others. They were looked up at a generation of the link.
 func (p *Producer) start(lanes []lane.Info, generation uint64) {
 	p.ctx, p.stop = context.WithCancelCause(context.Background())
 	p.open, p.shut = context.WithCancel(p.ctx)
 	p.group.Go(func() error { p.link.run(p.ctx); return nil })
+	p.routes.base = p.newLanes(lanes, generation)
+	p.routes.every = p.routes.base.lanes
+	p.routes.groups = map[string]*laneSet{p.routes.base.group: p.routes.base}
+	p.routes.topics.Store(&map[string]*laneSet{})
+}
+
+// newLanes runs a sender for each lane of a group.
+func (p *Producer) newLanes(lanes []lane.Info, generation uint64) *laneSet {
+	set := &laneSet{group: lanes[0].ID.Group}
 	for _, info := range lanes {
 		l := &laneOut{id: info.ID, in: newBatcher(p.opts.Linger, min(p.opts.BatchBytes, p.limit), p.limit)}
 		s := &sender{
@@ -141,7 +153,8 @@ func (p *Producer) start(lanes []lane.Info, generation uint64) {
 			producer:    newProducerID(),
 			incarnation: info.Incarnation, generation: generation, known: true,
 		}
-		p.lanes = append(p.lanes, l)
+		set.lanes = append(set.lanes, l)
 		p.group.Go(func() error { s.run(p.ctx); return nil })
 	}
+	return set
 }

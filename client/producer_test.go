@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -173,7 +174,7 @@ func TestEventTimesAtTheEdge(t *testing.T) {
 func TestManyGoroutinesKeepTheirOrder(t *testing.T) {
 	w := newWorld(t, lane.Settings{})
 	for n := range 3 {
-		if _, err := lane.Ensure(t.Context(), w.js, lane.ID{Group: "big", N: n}, lane.Settings{MaxBytes: 64 << 20}); err != nil {
+		if _, err := lane.Ensure(t.Context(), w.js, lane.ID{Group: "big", N: n}, lane.Settings{MaxBytes: 64 << 20, Lanes: 3}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -264,6 +265,18 @@ func TestReceiptsNameTheRecord(t *testing.T) {
 	}
 }
 
+// noticed is a context that tells when somebody begins to wait for its end, as
+// Publish does when the buffer is full, and only then.
+type noticed struct {
+	context.Context
+	tell func()
+}
+
+func (c noticed) Done() <-chan struct{} {
+	c.tell()
+	return c.Context.Done()
+}
+
 func TestPublishBlocksWhenTheBufferIsFull(t *testing.T) {
 	w := newWorld(t, lane.Settings{})
 	p := w.producer(Options{MaxBuffered: minMaxBuffered, Linger: time.Minute, BatchBytes: maxBatchBytes})
@@ -271,18 +284,12 @@ func TestPublishBlocksWhenTheBufferIsFull(t *testing.T) {
 	value := make([]byte, 100<<10)
 	ctx, cancel := context.WithCancel(t.Context())
 	blocked := make(chan struct{})
-	go func() { // a full buffer shows in that nothing more is acquired
-		defer close(blocked)
-		for p.room.TryAcquire(int64(len(value)) + 200) {
-			p.room.Release(int64(len(value)) + 200)
-			time.Sleep(time.Millisecond)
-		}
-	}()
+	waits := noticed{ctx, sync.OnceFunc(func() { close(blocked) })}
+	go func() { <-blocked; cancel() }()
 	n := 0
 	var err error
-	go func() { <-blocked; cancel() }()
 	for ; err == nil && n < 1000; n++ {
-		_, err = p.Publish(ctx, "t", Record{Value: value})
+		_, err = p.Publish(waits, "t", Record{Value: value})
 	}
 	if !isType[*BlockedError](err) || !errors.Is(err, context.Canceled) || !NotStored(err) {
 		t.Fatalf("after %d records: %v", n, err)

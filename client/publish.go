@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-
-	"github.com/spillway-mq/spillway/internal/topic"
 )
 
 // Publish hands a record in, to be sent with others of its topic. It blocks while
@@ -46,7 +44,10 @@ func (p *Producer) publish(ctx context.Context, topic string, r *Record, c callO
 			return nil, err
 		}
 	}
-	a, err := p.lane(r.Key).in.add(topic, r, c, cost)
+	a, err := p.routes.lane(topic, r.Key).in.add(topic, r, c, cost)
+	for errors.Is(err, errMoved) { // since the lane was chosen
+		a, err = p.routes.lane(topic, r.Key).in.add(topic, r, c, cost)
+	}
 	if err != nil {
 		p.room.Release(cost)
 	}
@@ -82,19 +83,4 @@ func (p *Producer) waitForRoom(ctx context.Context, cost int64) error {
 		return &BlockedError{Err: context.Cause(ctx)}
 	}
 	return nil
-}
-
-// lane chooses by key, in contiguous parts of the key space, so that each lane's
-// records touch few segments. Records without a key take turns, in runs that
-// make good batches.
-func (p *Producer) lane(key []byte) *laneOut {
-	n := uint64(len(p.lanes))
-	if n == 1 {
-		return p.lanes[0]
-	}
-	if key == nil {
-		const run = 256
-		return p.lanes[p.spread.Add(1)/run%n]
-	}
-	return p.lanes[uint64(topic.SlotOf(key))*n/topic.Slots]
 }

@@ -68,6 +68,7 @@ func (s *sender) run(ctx context.Context) {
 // abandon fails what was never sent.
 func (s *sender) abandon(cause error) {
 	s.in.close()
+	s.in.releaseAll()
 	s.in.flush()
 	for {
 		b, _ := s.in.take(time.Now())
@@ -98,6 +99,9 @@ func (s *sender) deliver(ctx context.Context, b *batch) error {
 		return &RejectedError{Lane: s.id.String(), Topic: b.topic, Err: b.packErr}
 	}
 	d := &delivery{batch: b, since: b.born}
+	if b.ready.After(d.since) {
+		d.since = b.ready
+	}
 	if s.progress.After(d.since) {
 		d.since = s.progress
 	}
@@ -136,6 +140,9 @@ func (s *sender) message(b *batch) *nats.Msg {
 	}
 	if b.stored != nil {
 		h[lane.HeaderAck] = []string{Stored.String()}
+	}
+	if b.after != "" {
+		h[lane.HeaderAfter] = []string{b.after}
 	}
 	return &nats.Msg{Subject: s.id.Subject(b.topic), Header: h, Data: b.payload}
 }

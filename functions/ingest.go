@@ -20,12 +20,13 @@ import (
 	"github.com/spillway-mq/spillway/internal/segment"
 )
 
-// Deps are the connections of a function. Metrics may be nil.
+// Deps are the connections of a function. Metrics and Health may be nil.
 type Deps struct {
 	NATS    *nats.Conn
 	Store   *segment.Store
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
+	Health  *ingest.Health
 }
 
 // IngestOptions of the ingest function. The zero value is the default group,
@@ -36,6 +37,7 @@ type IngestOptions struct {
 	TrimLag    time.Duration // 0: ingest.DefaultTrimLag
 	Once       bool          // end when the lane is drained, or near the deadline
 	Deadline   time.Duration // of a Once run; 0: none
+	Wait       time.Duration // of a Once run, for a lease that another worker holds; 0: DefaultWait
 	LaneBytes  int64         // size of a lane that is made now; 0: lane.DefaultMaxBytes
 }
 
@@ -46,7 +48,12 @@ type IngestSummary struct {
 	Drained bool    `json:"drained"`
 	HeldBy  string  `json:"held_by,omitempty"` // another worker reads the lane
 	Seconds float64 `json:"seconds"`
+	// Lanes are the lanes of a group of several, of which this is the sum.
+	Lanes []IngestSummary `json:"lanes,omitempty"`
 }
+
+// DefaultWait is enough to take the lease over from a worker that died.
+const DefaultWait = 8 * time.Second
 
 // grace is how long the current flush may take after SIGTERM, and margin how
 // long before its deadline a Once run stops reading.
@@ -55,44 +62,97 @@ const (
 	margin = 5 * time.Second
 )
 
-// Ingest runs an ingest worker on the lane of a group. It waits for the lane's
-// lease first. When ctx ends (SIGTERM) the current flush is finished. Errors
-// have their exit code by [ExitCode].
-func Ingest(ctx context.Context, d Deps, o IngestOptions) (IngestSummary, error) {
-	start := time.Now()
+// Ingest runs an ingest worker on each lane of a group that it gets the lease of.
+// It waits for leases first: a Once run for o.Wait, a resident one for as long as
+// it takes. Several processes that read a group of several lanes share them
+// evenly. When ctx ends (SIGTERM) the current flush is finished, and that is no
+// error. A Once run without an error has drained what it could get, or was told
+// to stop. Errors have their exit code by [ExitCode].
+func Ingest(ctx context.Context, d Deps, o IngestOptions) (sum IngestSummary, err error) {
 	if o.Group == "" {
 		o.Group = lane.Default
 	}
-	id := lane.ID{Group: o.Group}
-	sum := IngestSummary{Lane: id.String()}
+	sum.Lane = lane.ID{Group: o.Group}.String()
+	start := time.Now()
+	defer func() { sum.Seconds = time.Since(start).Seconds() }()
 	stop, hard, cancel := lifetimes(ctx, o)
 	defer cancel()
-	js, err := jetstream.New(d.NATS)
-	if err != nil {
-		return sum, &ConfigError{err}
-	}
-	opened, err := ingest.OpenLane(stop, d.NATS, d.Store, id, lane.Settings{MaxBytes: o.LaneBytes})
+	lanes, err := openLanes(stop, d, o)
 	if err != nil {
 		return sum, outcome(err)
 	}
-	lease, heldBy, err := ingest.Acquire(stop, js, id, holder(), d.Logger)
-	if lease == nil {
-		sum.HeldBy, sum.Seconds = heldBy, time.Since(start).Seconds()
-		if heldBy != "" || ctx.Err() != nil {
-			return sum, nil // somebody else does the work, or we were told to stop
-		}
-		return sum, &RetryError{fmt.Errorf("could not get the lease of lane %s: %w", id, err)}
+	p := newPost(d, o, lanes)
+	defer p.watch(hard)()
+	switch {
+	case len(lanes) == 1:
+		return p.only(ctx, stop, hard)
+	case o.Once:
+		return p.once(ctx, stop, hard)
 	}
+	return p.share(stop, hard)
+}
+
+// openLanes opens a group. The default group is made when it is missing.
+func openLanes(ctx context.Context, d Deps, o IngestOptions) ([]*ingest.JetStream, error) {
+	if o.Group == lane.Default {
+		l, err := ingest.OpenLane(ctx, d.NATS, d.Store, lane.ID{Group: o.Group}, lane.Settings{MaxBytes: o.LaneBytes})
+		return []*ingest.JetStream{l}, err
+	}
+	lanes, err := ingest.OpenGroup(ctx, d.NATS, o.Group)
+	var lacks *lane.IncompleteError
+	if errors.Is(err, lane.ErrNoLane) || errors.As(err, &lacks) {
+		err = &ConfigError{fmt.Errorf("%w; `spillway lanes create` makes it", err)}
+	}
+	return lanes, err
+}
+
+// read works on a lane for as long as its lease is held.
+func (p *post) read(hard, stop context.Context, i int, lease *ingest.Lease) (IngestSummary, error) {
+	l := p.lanes[i]
+	start := time.Now()
 	w := ingest.NewWorker(ingest.Options{
-		Lane: opened, ID: id, Store: d.Store, AutoCreate: o.AutoCreate, TrimLag: o.TrimLag, Once: o.Once,
-		Logger: d.Logger, Metrics: ingest.NewMetrics(d.Metrics, id.String()),
+		Lane: l, ID: l.ID, Store: p.d.Store, AutoCreate: p.o.AutoCreate, TrimLag: p.o.TrimLag, Once: p.o.Once,
+		Share: len(p.lanes), Logger: p.d.Logger, Metrics: p.metrics[i],
 	})
-	err = work(hard, stop, w, lease)
-	sum.Counts, sum.Drained, sum.Seconds = w.Counts(), w.Drained(), time.Since(start).Seconds()
-	if err == nil && o.Once && !sum.Drained && ctx.Err() == nil {
-		err = &RetryError{fmt.Errorf("lane %s is not drained: the deadline of %s came first", id, o.Deadline)}
+	err := work(hard, stop, w, lease)
+	return IngestSummary{Lane: l.ID.String(), Counts: w.Counts(), Drained: w.Drained(), Seconds: time.Since(start).Seconds()}, err
+}
+
+// HeldError says that another worker had the lane's lease for as long as this
+// one was to wait.
+type HeldError struct {
+	Lane, Holder string
+	Waited       time.Duration
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("lane %s is read by another worker, %s; waited %s for it to end", e.Lane, e.Holder, e.Waited.Round(time.Second))
+}
+
+// acquire gets the lease of the lane, waiting for so long, or with 0 for as long
+// as it takes. It returns no lease and no error when ctx
+// ended: told to stop before there was any work.
+func acquire(ctx, stop context.Context, d Deps, id lane.ID, wait time.Duration) (*ingest.Lease, error) {
+	js, err := jetstream.New(d.NATS)
+	if err != nil {
+		return nil, &ConfigError{err}
 	}
-	return sum, outcome(err)
+	start := time.Now()
+	if wait > 0 {
+		var cancel func()
+		stop, cancel = context.WithTimeout(stop, wait)
+		defer cancel()
+	}
+	lease, heldBy, err := ingest.Acquire(stop, js, id, holder(), d.Logger)
+	switch {
+	case lease != nil:
+		return lease, nil
+	case ctx.Err() != nil:
+		return nil, nil // stopping is no failure
+	case heldBy != "":
+		return nil, &RetryError{&HeldError{id.String(), heldBy, time.Since(start)}}
+	}
+	return nil, &RetryError{fmt.Errorf("could not get the lease of lane %s: %w", id, err)}
 }
 
 // lifetimes derives until when to read and until when to work.
@@ -114,6 +174,9 @@ func lifetimes(ctx context.Context, o IngestOptions) (stop, hard context.Context
 	}
 }
 
+// releaseTime is how long a worker that ends tries to give its lease back.
+const releaseTime = 2 * time.Second
+
 // work runs the worker for as long as the lease is held.
 func work(hard, stop context.Context, w *ingest.Worker, lease *ingest.Lease) error {
 	held, done := context.WithCancel(hard)
@@ -121,8 +184,10 @@ func work(hard, stop context.Context, w *ingest.Worker, lease *ingest.Lease) err
 	g, ctx := errgroup.WithContext(hard)
 	g.Go(func() error {
 		err := lease.Hold(held)
-		if err == nil && hard.Err() == nil {
-			lease.Release(hard)
+		if err == nil {
+			free, cancel := context.WithTimeout(context.WithoutCancel(hard), releaseTime)
+			defer cancel()
+			lease.Release(free)
 		}
 		return err
 	})
@@ -148,10 +213,14 @@ func outcome(err error) error {
 	var gap *ingest.GapError
 	var chain *commitlog.ChainError
 	var mismatch *lane.MismatchError
+	var storage *filer.StorageError
+	var expiry *filer.ExpiryError
 	switch {
 	case err == nil, ExitCode(err) != ExitBug:
 		return err
-	case errors.As(err, &mismatch), errors.As(err, &back), errors.As(err, &gap), errors.Is(err, ingest.ErrNoCheckpoint):
+	case errors.As(err, &mismatch), errors.As(err, &back), errors.As(err, &gap), errors.Is(err, ingest.ErrNoCheckpoint), Unfit(err):
+		return &ConfigError{err}
+	case errors.As(err, &storage), errors.As(err, &expiry): // of a topic that the worker makes
 		return &ConfigError{err}
 	case errors.As(err, &chain), errors.Is(err, commitlog.ErrWentBack), errors.Is(err, segment.ErrSourceWentBack), errors.Is(err, filer.ErrCorrupt):
 		return err

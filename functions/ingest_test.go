@@ -3,84 +3,15 @@ package functions
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/spillway-mq/spillway/client"
-	"github.com/spillway-mq/spillway/infra/devstack/devtest"
 	"github.com/spillway-mq/spillway/ingest"
-	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/lane"
-	"github.com/spillway-mq/spillway/internal/segment"
 )
-
-// bench is a NATS server and a filer in memory, with the default lane made.
-type bench struct {
-	Deps
-	js jetstream.JetStream
-}
-
-var laneID = lane.ID{Group: lane.Default}
-
-func newBench(t *testing.T, laneBytes int64) *bench {
-	t.Helper()
-	nc, err := nats.Connect(devtest.NATS(t).ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := segment.NewStore(memfs.New().Client("worker", nil), "bench")
-	if _, err := ingest.OpenLane(t.Context(), nc, store, laneID, lane.Settings{MaxBytes: laneBytes}); err != nil {
-		t.Fatal(err)
-	}
-	return &bench{Deps{NATS: nc, Store: store, Logger: slog.New(slog.DiscardHandler)}, js}
-}
-
-// once drains the lane.
-func (b *bench) once(t *testing.T, deadline time.Duration) (IngestSummary, error) {
-	t.Helper()
-	return Ingest(t.Context(), b.Deps, IngestOptions{Once: true, Deadline: deadline, AutoCreate: true})
-}
-
-func (b *bench) publish(t *testing.T, n int) {
-	t.Helper()
-	for i := range n {
-		if _, err := b.js.Publish(t.Context(), laneID.Subject("t"), []byte{byte(i)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// count reads topic t from its start.
-func (b *bench) count(t *testing.T) (n int) {
-	t.Helper()
-	top, err := b.Store.Topic(t.Context(), "t")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := top.Read(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for item, err := range r.Next(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(item.Value) != 1 || item.Value[0] != byte(n) {
-			t.Fatalf("record %d is %v: out of order", n, item.Value)
-		}
-		n++
-	}
-	return n
-}
 
 func TestOnceDrains(t *testing.T) {
 	t.Parallel()
@@ -147,7 +78,8 @@ func TestLeaseLost(t *testing.T) {
 	}
 }
 
-// TestHeld: another worker is at it; that is no failure.
+// TestHeld: another worker reads the lane. A Once run waits for it as long as it
+// is told, not until its deadline, and does not claim that the lane is drained.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0)
@@ -158,13 +90,39 @@ func TestHeld(t *testing.T) {
 	held, release := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- lease.Hold(held) }()
-	sum, err := b.once(t, 8*time.Second)
-	if err != nil || sum.HeldBy != "other" || sum.Messages != 0 {
-		t.Errorf("%+v, %v", sum, err)
+	for _, deadline := range []time.Duration{0, time.Hour} {
+		start := time.Now()
+		deps := b.Deps
+		deps.Metrics = nil // two runs cannot register the same
+		sum, err := Ingest(t.Context(), deps, IngestOptions{Once: true, Deadline: deadline, Wait: 2 * time.Second})
+		var why *HeldError
+		if !errors.As(err, &why) || why.Holder != "other" || ExitCode(err) != ExitRetry {
+			t.Errorf("deadline %s: %v, exit code %d", deadline, err, ExitCode(err))
+		}
+		if sum.HeldBy != "other" || sum.Messages != 0 || sum.Drained {
+			t.Errorf("deadline %s: %+v", deadline, sum)
+		}
+		if took := time.Since(start); took > 6*time.Second {
+			t.Errorf("deadline %s: waited %s", deadline, took)
+		}
 	}
 	release()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestStopWaiting: being told to stop while waiting for the lease is no failure.
+func TestStopWaiting(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0)
+	if _, _, err := ingest.Acquire(t.Context(), b.js, laneID, "other", b.Logger); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	time.AfterFunc(time.Second, stop)
+	if sum, err := Ingest(ctx, b.Deps, IngestOptions{}); err != nil || sum.Messages != 0 {
+		t.Errorf("%+v, %v", sum, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/lane"
@@ -22,9 +24,22 @@ const pullBytes = 8 << 20
 // JetStream is a lane on a NATS server. It implements Lane.
 type JetStream struct {
 	ID          lane.ID
-	Incarnation string
-	nc          *nats.Conn
-	js          jetstream.JetStream
+	Incarnation string // when it was opened
+	Lanes       int    // in the lane's group
+	// PullBytes is how much a reader asks for at a time; 0: 8 MiB. Several lanes
+	// in one process share its memory.
+	PullBytes int
+	nc        *nats.Conn
+	js        jetstream.JetStream
+}
+
+func newJetStream(nc *nats.Conn, js jetstream.JetStream, info lane.Info) *JetStream {
+	return &JetStream{ID: info.ID, Incarnation: info.Incarnation, Lanes: info.Lanes, nc: nc, js: js}
+}
+
+// Other is another lane of the same server. It may not exist.
+func (l *JetStream) Other(id lane.ID) Lane {
+	return newJetStream(l.nc, l.js, lane.Info{ID: id})
 }
 
 // OpenLane opens a lane, making it if it is missing: its checkpoint first, then
@@ -44,12 +59,15 @@ func OpenLane(ctx context.Context, nc *nats.Conn, store *segment.Store, id lane.
 	if err := lane.EnsureCommitStream(ctx, js); err != nil {
 		return nil, err
 	}
-	return &JetStream{ID: id, Incarnation: info.Incarnation, nc: nc, js: js}, nil
+	return newJetStream(nc, js, info), nil
 }
 
 func makeLane(ctx context.Context, js jetstream.JetStream, store *segment.Store, id lane.ID, s lane.Settings) (lane.Info, error) {
 	s.Incarnation = lane.Token()
 	source := id.Source(s.Incarnation)
+	if err := warnOfEarlier(ctx, store, id); err != nil {
+		return lane.Info{}, err
+	}
 	if err := store.CreateCheckpoint(ctx, source); err != nil {
 		return lane.Info{}, err
 	}
@@ -61,6 +79,17 @@ func makeLane(ctx context.Context, js jetstream.JetStream, store *segment.Store,
 		})
 	}
 	return info, err
+}
+
+// warnOfEarlier says so when a lane is made that has been there before: what it
+// held and was not committed went with it.
+func warnOfEarlier(ctx context.Context, store *segment.Store, id lane.ID) error {
+	earlier, err := Incarnations(ctx, store, id)
+	if err == nil && len(earlier) > 0 {
+		store.Logger.Warn("a lane is made that has been there before: its stream was lost, or this is another server",
+			"lane", id.String(), "incarnations", earlier)
+	}
+	return err
 }
 
 // State asks the server.
@@ -86,10 +115,10 @@ func (l *JetStream) TimeOf(ctx context.Context, sequence uint64) (time.Time, err
 }
 
 // Announce publishes the checkpoint.
-func (l *JetStream) Announce(ctx context.Context, checkpoint uint64) error {
+func (l *JetStream) Announce(ctx context.Context, incarnation string, checkpoint uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	return lane.Announce(ctx, l.js, lane.Announcement{Lane: l.ID.String(), Incarnation: l.Incarnation, Checkpoint: checkpoint})
+	return lane.Announce(ctx, l.js, lane.Announcement{Lane: l.ID.String(), Incarnation: incarnation, Checkpoint: checkpoint})
 }
 
 // Trim purges the messages below a sequence number.
@@ -107,33 +136,66 @@ func (l *JetStream) Read(ctx context.Context, from uint64) (Reader, error) {
 	c, err := l.js.OrderedConsumer(ctx, l.ID.Stream(), jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
 		InactiveThreshold: time.Minute,
+		// By default the library tries for ever, and heeds no context, to go on
+		// in a lane that is gone. A session that fails starts again by itself.
+		MaxResetAttempts: 1,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read lane %s: %w", l.ID, err)
 	}
-	it, err := c.Messages(jetstream.PullMaxBytes(pullBytes))
+	it, err := c.Messages(jetstream.PullMaxBytes(cmp.Or(l.PullBytes, pullBytes)))
 	if err != nil {
 		return nil, fmt.Errorf("read lane %s: %w", l.ID, err)
 	}
-	return &laneReader{lane: l, it: it, reconnects: before}, nil
+	r := &laneReader{lane: l, it: it}
+	r.whole, r.cut = context.WithCancelCause(context.WithoutCancel(ctx))
+	status := l.nc.StatusChanged(nats.CONNECTED)
+	r.group.Go(func() error {
+		defer l.nc.RemoveStatusListener(status)
+		select {
+		case <-status:
+			r.cut(ErrReconnected)
+		case <-r.whole.Done():
+		}
+		return nil
+	})
+	if l.nc.Stats().Reconnects != before {
+		r.cut(ErrReconnected)
+	}
+	return r, nil
 }
 
-// laneReader ends when the connection was made again: what it has delivered
-// since the last commit may no longer be what the lane holds.
+// laneReader ends when the connection was made again, whether there are messages
+// or not: what it has delivered since the last commit may no longer be what the
+// lane holds.
 type laneReader struct {
-	lane       *JetStream
-	it         jetstream.MessagesContext
-	reconnects uint64
-	closed     atomic.Bool
+	lane   *JetStream
+	it     jetstream.MessagesContext
+	whole  context.Context // ends with the connection, or with Close
+	cut    context.CancelCauseFunc
+	group  errgroup.Group
+	closed atomic.Bool
+
+	given, merged context.Context // of the last Next, and that joined with whole
+}
+
+// until joins a context with the connection. Next mostly gets the same one.
+func (r *laneReader) until(ctx context.Context) context.Context {
+	if ctx != r.given {
+		merged, end := context.WithCancel(ctx)
+		context.AfterFunc(r.whole, end)
+		r.given, r.merged = ctx, merged
+	}
+	return r.merged
 }
 
 func (r *laneReader) Next(ctx context.Context) (Message, error) {
-	m, err := r.it.Next(jetstream.NextContext(ctx))
+	m, err := r.it.Next(jetstream.NextContext(r.until(ctx)))
+	if errors.Is(context.Cause(r.whole), ErrReconnected) {
+		return Message{}, ErrReconnected
+	}
 	if err != nil {
 		return Message{}, fmt.Errorf("read lane %s: %w", r.lane.ID, err)
-	}
-	if r.lane.nc.Stats().Reconnects != r.reconnects {
-		return Message{}, ErrReconnected
 	}
 	meta, err := m.Metadata()
 	if err != nil {
@@ -148,5 +210,7 @@ func (r *laneReader) Next(ctx context.Context) (Message, error) {
 func (r *laneReader) Close() {
 	if !r.closed.Swap(true) {
 		r.it.Stop()
+		r.cut(nil)
+		_ = r.group.Wait() // always nil
 	}
 }

@@ -43,8 +43,9 @@ type Lane interface {
 	TimeOf(ctx context.Context, sequence uint64) (time.Time, error)
 	// Read delivers messages in order from a sequence number on.
 	Read(ctx context.Context, from uint64) (Reader, error)
-	// Announce tells publishers that all up to the checkpoint is committed.
-	Announce(ctx context.Context, checkpoint uint64) error
+	// Announce tells publishers that all of an incarnation of the lane, up to the
+	// checkpoint, is committed.
+	Announce(ctx context.Context, incarnation string, checkpoint uint64) error
 	// Trim deletes the messages below a sequence number.
 	Trim(ctx context.Context, below uint64) error
 }

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,14 +41,49 @@ type leaseValue struct {
 	At     time.Time `json:"at"`
 }
 
+// Contender wants the lease of a lane. Holder names it.
+type Contender struct {
+	JS     jetstream.JetStream
+	ID     lane.ID
+	Holder string
+	Logger *slog.Logger
+	// Reserve, if not nil, is asked before the lease is taken; if it says no, the
+	// lease is left to others for now. Unreserve is told that it was not got.
+	Reserve   func() bool
+	Unreserve func()
+}
+
+func (c Contender) reserve() bool { return c.Reserve == nil || c.Reserve() }
+
+func (c Contender) unreserve() {
+	if c.Unreserve != nil {
+		c.Unreserve()
+	}
+}
+
 // Acquire waits until the lane's lease is ours or ctx ends; then it returns who
 // holds it.
 func Acquire(ctx context.Context, js jetstream.JetStream, id lane.ID, holder string, logger *slog.Logger) (*Lease, string, error) {
-	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: leaseBucket, Description: "who reads which lane", History: 1})
-	if err != nil {
-		return nil, "", fmt.Errorf("lease of lane %s: %w", id, err)
+	return Contender{JS: js, ID: id, Holder: holder, Logger: logger}.Acquire(ctx)
+}
+
+// leases opens the bucket of leases, making it if it is missing.
+func leases(ctx context.Context, js jetstream.JetStream) (jetstream.KeyValue, error) {
+	kv, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: leaseBucket, Description: "who reads which lane", History: 1})
+	if errors.Is(err, jetstream.ErrBucketExists) { // with other settings: an operator has changed it
+		kv, err = js.KeyValue(ctx, leaseBucket)
 	}
-	l := &Lease{kv: kv, key: "lane." + id.String(), holder: holder, logger: logger}
+	return kv, err
+}
+
+// Acquire waits until the lease is ours or ctx ends; then it returns who holds
+// it.
+func (c Contender) Acquire(ctx context.Context) (*Lease, string, error) {
+	kv, err := leases(ctx, c.JS)
+	if err != nil {
+		return nil, "", fmt.Errorf("lease of lane %s: %w", c.ID, err)
+	}
+	l := &Lease{kv: kv, key: leaseKey(c.ID), holder: c.Holder, logger: c.Logger}
 	var seen uint64
 	var since time.Time
 	var other leaseValue
@@ -55,17 +91,23 @@ func Acquire(ctx context.Context, js jetstream.JetStream, id lane.ID, holder str
 		e, err := kv.Get(ctx, l.key)
 		switch {
 		case errors.Is(err, jetstream.ErrKeyNotFound):
+			other = leaseValue{}
+			if !c.reserve() {
+				break
+			}
 			if l.rev, err = kv.Create(ctx, l.key, l.value()); err == nil {
 				return l, "", nil
 			}
+			c.unreserve()
 		case err == nil && e.Revision() != seen:
 			seen, since = e.Revision(), time.Now()
 			_ = json.Unmarshal(e.Value(), &other) // only to say who it is
-		case err == nil && time.Since(since) >= leaseTTL:
+		case err == nil && time.Since(since) >= leaseTTL && c.reserve():
 			if l.rev, err = kv.Update(ctx, l.key, l.value(), seen); err == nil {
-				logger.Info("took over the lane's lease", "from", other.Holder)
+				c.Logger.Info("took over the lane's lease", "from", other.Holder)
 				return l, "", nil
 			}
+			c.unreserve()
 		}
 		select {
 		case <-ctx.Done():
@@ -120,3 +162,27 @@ func (l *Lease) value() []byte {
 	b, _ := json.Marshal(leaseValue{l.holder, time.Now().UTC()})
 	return b
 }
+
+// Holder is who has a lane's lease, as it was last renewed; "" if nobody has. One
+// that died keeps it until somebody else wants it.
+func Holder(ctx context.Context, js jetstream.JetStream, id lane.ID) (holder string, renewed time.Time, err error) {
+	kv, err := js.KeyValue(ctx, leaseBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return "", renewed, nil
+	}
+	if err != nil {
+		return "", renewed, fmt.Errorf("lease of lane %s: %w", id, err)
+	}
+	e, err := kv.Get(ctx, leaseKey(id))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return "", renewed, nil
+	}
+	if err != nil {
+		return "", renewed, fmt.Errorf("lease of lane %s: %w", id, err)
+	}
+	var v leaseValue
+	_ = json.Unmarshal(e.Value(), &v) // only to say who it is
+	return cmp.Or(v.Holder, "unknown"), e.Created(), nil
+}
+
+func leaseKey(id lane.ID) string { return "lane." + id.String() }

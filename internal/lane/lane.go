@@ -25,6 +25,7 @@ const (
 	HeaderProducer  = "Spillway-Producer"   // of a batch: producer id
 	HeaderSequence  = "Spillway-Sequence"   // of a batch: dense from 1 per producer and lane
 	HeaderAck       = "Spillway-Ack"        // "stored": flush soon, the publisher waits
+	HeaderAfter     = "Spillway-After"      // what must be committed before this message is: see [After]
 )
 
 // MaxMessage is the largest payload with headers that JetStream takes by
@@ -44,10 +45,11 @@ func (id ID) String() string { return id.Group + "." + strconv.Itoa(id.N) }
 func ParseID(s string) (ID, error) {
 	group, num, _ := strings.Cut(s, ".")
 	n, err := strconv.Atoi(num)
-	if err != nil || n < 0 || topic.CheckGroup(group) != nil {
-		return ID{}, fmt.Errorf("lane %q: want group.number, as in default.0", s)
+	id := ID{group, n}
+	if err != nil || n < 0 || topic.CheckGroup(group) != nil || id.String() != s {
+		return ID{}, fmt.Errorf("lane %.80q: want group.number, as in default.0", s)
 	}
-	return ID{group, n}, nil
+	return id, nil
 }
 
 // Stream is the lane's JetStream stream name: "spillway-lane-default-0".
@@ -94,3 +96,7 @@ const CommitStream = "spillway-commit"
 // MetadataIncarnation is the stream metadata key that holds the random id of
 // this incarnation of the lane.
 const MetadataIncarnation = "spillway-incarnation"
+
+// MetadataLanes is the stream metadata key that holds how many lanes the lane's
+// group has. A lane of the default group may lack it.
+const MetadataLanes = "spillway-lanes"

@@ -7,23 +7,14 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/spillway-mq/spillway/infra/devstack/devtest"
 )
 
 // startServer runs a nats-server on dir until the test ends.
 func startServer(t *testing.T, dir string, port int) *server.Server {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the server is not ready")
-	}
-	return s
+	return devtest.NATSOn(t, dir, port)
 }
 
 func connect(t *testing.T, s *server.Server) (*nats.Conn, jetstream.JetStream) {

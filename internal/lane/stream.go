@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,6 +42,9 @@ type Settings struct {
 	MaxBytes   int64         // what the lane buffers before it pushes back; DefaultMaxBytes
 	Replicas   int           // 1
 	Duplicates time.Duration // window in which JetStream drops resent messages; 2 min
+	// Lanes is how many lanes the new lane's group has, itself included; 1. It is
+	// recorded in each of them, and never changes.
+	Lanes int
 	// Incarnation is the new lane's id, a random one by default. A worker
 	// chooses it, since it makes the checkpoint of that name first.
 	Incarnation string
@@ -56,6 +60,9 @@ func (s Settings) withDefaults() Settings {
 	if s.Duplicates == 0 {
 		s.Duplicates = defaultDuplicates
 	}
+	if s.Lanes == 0 {
+		s.Lanes = 1
+	}
 	if s.Incarnation == "" {
 		s.Incarnation = Token()
 	}
@@ -67,6 +74,7 @@ type Info struct {
 	ID          ID
 	Stream      string
 	Incarnation string
+	Lanes       int    // in the group
 	First, Last uint64 // sequences; an empty lane has First = Last + 1
 	Bytes       int64
 	MaxBytes    int64
@@ -91,7 +99,14 @@ func Ensure(ctx context.Context, js jetstream.JetStream, id ID, cfg Settings) (I
 	if !errors.Is(err, ErrNoLane) {
 		return info, err
 	}
-	_, err = js.CreateStream(ctx, streamConfig(id, cfg.withDefaults()))
+	cfg = cfg.withDefaults()
+	if err := CheckSize(id.Group, cfg.Lanes); err != nil {
+		return Info{}, err
+	}
+	if id.N >= cfg.Lanes {
+		return Info{}, fmt.Errorf("lane %s: its group has %d lanes", id, cfg.Lanes)
+	}
+	_, err = js.CreateStream(ctx, streamConfig(id, cfg))
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return Info{}, fmt.Errorf("make lane %s: %w", id, err)
 	}
@@ -116,7 +131,10 @@ func streamConfig(id ID, s Settings) jetstream.StreamConfig {
 		MaxBytes:    s.MaxBytes,
 		Replicas:    s.Replicas,
 		Duplicates:  s.Duplicates,
-		Metadata:    map[string]string{MetadataIncarnation: s.Incarnation},
+		Metadata: map[string]string{
+			MetadataIncarnation: s.Incarnation,
+			MetadataLanes:       strconv.Itoa(s.Lanes),
+		},
 	}
 }
 
@@ -124,25 +142,34 @@ func streamConfig(id ID, s Settings) jetstream.StreamConfig {
 // stream that cannot serve as this lane a [*MismatchError].
 func Open(ctx context.Context, js jetstream.JetStream, id ID) (Info, error) {
 	s, err := js.Stream(ctx, id.Stream())
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return Info{}, fmt.Errorf("lane %s: %w (stream %s)", id, ErrNoLane, id.Stream())
-	}
 	if err != nil {
-		return Info{}, fmt.Errorf("look up lane %s: %w", id, err)
+		return Info{}, lookError(id, err)
 	}
 	i := s.CachedInfo() // fetched by js.Stream just now
 	if reasons := unfit(i.Config, id); len(reasons) > 0 {
 		return Info{}, &MismatchError{Stream: i.Config.Name, Reasons: reasons}
 	}
+	return infoOf(i, id), nil
+}
+
+func lookError(id ID, err error) error {
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("lane %s: %w (stream %s)", id, ErrNoLane, id.Stream())
+	}
+	return fmt.Errorf("lane %s: %w", id, err)
+}
+
+func infoOf(i *jetstream.StreamInfo, id ID) Info {
 	return Info{
 		ID:          id,
 		Stream:      i.Config.Name,
 		Incarnation: i.Config.Metadata[MetadataIncarnation],
+		Lanes:       sizeOf(i.Config, id),
 		First:       i.State.FirstSeq,
 		Last:        i.State.LastSeq,
 		Bytes:       int64(i.State.Bytes),
 		MaxBytes:    i.Config.MaxBytes,
-	}, nil
+	}
 }
 
 // unfit lists why a stream cannot be the lane. Everything here would lose or
@@ -168,5 +195,7 @@ func unfit(c jetstream.StreamConfig, id ID) []string {
 	bad(c.Mirror != nil || len(c.Sources) > 0, "it copies another stream")
 	bad(c.SubjectTransform != nil, "it transforms subjects")
 	bad(c.Metadata[MetadataIncarnation] == "", "its metadata has no "+MetadataIncarnation)
+	n := sizeOf(c, id)
+	bad(n < 1 || n > MaxLanes || id.N >= n, fmt.Sprintf("its metadata has %s %q", MetadataLanes, c.Metadata[MetadataLanes]))
 	return r
 }

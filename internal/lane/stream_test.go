@@ -22,7 +22,7 @@ func TestEnsureMakesALane(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Info{ID: testLane, Stream: "spillway-lane-default-0", Incarnation: made.Incarnation, First: 1, MaxBytes: 8 << 20}
+	want := Info{ID: testLane, Stream: "spillway-lane-default-0", Incarnation: made.Incarnation, Lanes: 1, First: 1, MaxBytes: 8 << 20}
 	want.First = made.First // of an empty stream: 0 or 1, as the server likes
 	if diff := cmp.Diff(want, made); diff != "" {
 		t.Error(diff)
@@ -50,7 +50,7 @@ func TestEnsureMakesALane(t *testing.T) {
 func TestEnsureSettings(t *testing.T) {
 	_, js := connect(t, startServer(t, t.TempDir(), -1))
 	id := ID{"big", 3}
-	if _, err := Ensure(t.Context(), js, id, small); err != nil {
+	if _, err := Ensure(t.Context(), js, id, Settings{MaxBytes: 8 << 20, Lanes: 4}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := js.Stream(t.Context(), id.Stream())
@@ -108,7 +108,7 @@ func TestEnsureRace(t *testing.T) {
 			_, js := connect(t, s)
 			g.Go(func() error {
 				<-start
-				info, err := Ensure(t.Context(), js, id, small)
+				info, err := Ensure(t.Context(), js, id, Settings{MaxBytes: 8 << 20, Lanes: 5})
 				got[i] = info.Incarnation
 				return err
 			})
@@ -145,14 +145,17 @@ func TestUnfitStreams(t *testing.T) {
 		"transform": {func(c *jetstream.StreamConfig) {
 			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: c.Subjects[0], Destination: "x.{{wildcard(1)}}"}
 		}, "transforms"},
-		"no incarnation": {func(c *jetstream.StreamConfig) { c.Metadata = nil }, "spillway-incarnation"},
+		"no incarnation": {func(c *jetstream.StreamConfig) { delete(c.Metadata, MetadataIncarnation) }, "spillway-incarnation"},
+		"no size":        {func(c *jetstream.StreamConfig) { delete(c.Metadata, MetadataLanes) }, "spillway-lanes"},
+		"bad size":       {func(c *jetstream.StreamConfig) { c.Metadata[MetadataLanes] = "x" }, "spillway-lanes"},
+		"too small":      {func(c *jetstream.StreamConfig) { c.Metadata[MetadataLanes] = "2" }, "spillway-lanes"},
 	}
-	n := 0
+	n := 2 // beyond a group of two
 	for name, c := range cases {
 		id := ID{"unfit", n}
 		n++
 		t.Run(name, func(t *testing.T) {
-			cfg := streamConfig(id, small.withDefaults())
+			cfg := streamConfig(id, Settings{MaxBytes: 8 << 20, Lanes: MaxLanes}.withDefaults())
 			c.change(&cfg)
 			if _, err := js.CreateStream(t.Context(), cfg); err != nil {
 				t.Fatal(err)
@@ -217,7 +220,7 @@ func TestIDs(t *testing.T) {
 			t.Errorf("topic of %s: %q", id.Subject("flights"), got)
 		}
 	}
-	for _, bad := range []string{"", "default", "default.", "default.x", "default.-1", ".0", "Default.0", "a.b.0", "a/b.0"} {
+	for _, bad := range []string{"", "default", "default.", "default.x", "default.-1", ".0", "Default.0", "a.b.0", "a/b.0", "a.01", "a.+1"} {
 		if id, err := ParseID(bad); err == nil {
 			t.Errorf("ParseID(%q) = %v", bad, id)
 		}

@@ -20,7 +20,9 @@ func attributes(e commitlog.Entry) (segment.Chunk, error) {
 		First: p.time("First"), Last: p.time("Last"), Positions: p.positions(),
 		Sealed: e.Attrs["Sealed"] == "true",
 	}
-	if !c.Sealed {
+	if c.Sealed {
+		c.Floors = p.floors()
+	} else {
 		c.Source, c.From, c.Digest, c.Load = p.text("Source"), p.number("From"), p.text("Digest"), p.load()
 	}
 	if p.err == nil && c.Base+c.Count < c.Base {
@@ -67,15 +69,41 @@ func (p *parser) time(name string) time.Time {
 // positions reads "source=sequence:row@micros …", sorted by source.
 func (p *parser) positions() (list []segment.SourcePosition) {
 	for _, field := range strings.Fields(p.e.Attrs["Positions"]) {
-		source, rest, _ := strings.Cut(field, "=")
-		at, micros, _ := strings.Cut(rest, "@")
-		pos, err := topic.ParsePosition(at)
-		us, err2 := strconv.ParseInt(micros, 10, 64)
-		if err != nil || err2 != nil || source == "" || len(list) > 0 && source <= list[len(list)-1].Source {
+		sp, ok := sourcePosition(field)
+		if !ok || len(list) > 0 && sp.Source <= list[len(list)-1].Source {
 			p.fail("Positions")
 			return nil
 		}
-		list = append(list, segment.SourcePosition{Source: source, At: pos, Time: time.UnixMicro(us).UTC()})
+		list = append(list, sp)
+	}
+	return list
+}
+
+// sourcePosition reads "source=sequence:row@micros".
+func sourcePosition(field string) (segment.SourcePosition, bool) {
+	source, rest, _ := strings.Cut(field, "=")
+	at, micros, _ := strings.Cut(rest, "@")
+	pos, err := topic.ParsePosition(at)
+	us, err2 := strconv.ParseInt(micros, 10, 64)
+	return segment.SourcePosition{Source: source, At: pos, Time: time.UnixMicro(us).UTC()}, err == nil && err2 == nil && source != ""
+}
+
+// floors reads "lo-hi/source=sequence:row@micros …", sorted by source and range.
+func (p *parser) floors() (list []topic.Floor) {
+	for _, field := range strings.Fields(p.e.Attrs["Floors"]) {
+		slots, rest, _ := strings.Cut(field, "/")
+		from, to, _ := strings.Cut(slots, "-")
+		lo, err := strconv.ParseUint(from, 10, 32)
+		hi, err2 := strconv.ParseUint(to, 10, 32)
+		sp, ok := sourcePosition(rest)
+		if err != nil || err2 != nil || !ok {
+			p.fail("Floors")
+			return nil
+		}
+		list = append(list, topic.Floor{Range: topic.Range{Lo: uint32(lo), Hi: uint32(hi)}, Source: sp.Source, At: sp.At, Time: sp.Time})
+	}
+	if _, err := levelsOf(list); err != nil {
+		p.fail("Floors")
 	}
 	return list
 }

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,6 +90,8 @@ const (
 	seg2 = dir + "/segments/00000002-00-cccccccc"
 )
 
+var nowhere = &seg{id: "00000002-01-dddddddd", lo: 1 << 15, hi: 1 << 16}
+
 func at(dir string, n int) string { return fmt.Sprintf("%s/%016d.avro", dir, n) }
 
 func micros(seq int) int64 { return began.Add(time.Duration(seq) * time.Second).UnixMicro() }
@@ -112,20 +115,22 @@ func structureFaults() []fault {
 		{"a layout is no JSON", one("layout.invalid"), nil, text(dir+"/layout/0000000000000001.json", "{")},
 		{"a layout leaves slots out", one("layout.invalid"), func(f *fixture) { f.layouts[2] = strings.Replace(f.layouts[2], "32768}", "32767}", 2) }, nil},
 		{"an intent changes the layout", one("layout.edit"), func(f *fixture) {
-			f.layouts[1] = layoutJSON(1, "roll", `["00000000-00-aaaaaaaa"]`, "0:c", "0:a,1:d", true)
+			f.layouts[1] = layoutJSON(1, began, "roll", f.segs[:1], f.segs[2:], []*seg{f.segs[0], nowhere}, true)
 		}, nil},
 		{"a segment comes from nowhere", []Kind{"layout.edit", "seal.missing"}, func(f *fixture) {
-			f.layouts[2] = layoutJSON(2, "roll", `["00000000-00-aaaaaaaa","00000000-01-bbbbbbbb"]`, "0:c", "0:c,1:d", false)
+			f.layouts[2] = layoutJSON(2, began, "roll", f.segs[:1], f.segs[2:], []*seg{f.segs[2], nowhere}, false)
 		}, nil},
-		{"no layout in force", one("layout.missing"), func(f *fixture) { f.layouts = f.layouts[1:2] }, nil},
+		{"no layout in force", []Kind{"layout.order", "layout.edit", "layout.missing"}, func(f *fixture) {
+			f.layouts = []string{strings.Replace(f.layouts[1], `"epoch":1`, `"epoch":0`, 1)}
+		}, nil},
 		{"no layout at all", one("layout.missing"), func(f *fixture) { f.layouts = nil }, nil},
 		{"segment.json is gone", one("segment.file"), nil, remove(seg1 + "/segment.json")},
 		{"segment.json is no JSON", one("segment.file"), nil, text(seg1+"/segment.json", "{")},
 		{"segment.json of another segment", one("segment.file"), nil, swapped(seg1+"/segment.json", seg2+"/segment.json", false)},
 		{"segment.json with another range", one("segment.file"), func(f *fixture) {
-			f.segs[1].json = `{"id":"00000000-01-bbbbbbbb","range":{"lo":1,"hi":65536},"parents":[],"floors":[]}`
+			f.segs[1].with("range", `{"lo":1,"hi":65536}`)
 		}, nil},
-		{"segment.json with a foreign parent", one("segment.file"), func(f *fixture) { f.segs[1].parent = `["00000000-00-zzzzzzzz"]` }, nil},
+		{"segment.json with a foreign parent", one("segment.parents"), func(f *fixture) { f.segs[1].with("parents", `["00000000-00-zzzzzzzz"]`) }, nil},
 		{"a live segment is sealed", one("seal.live"), func(f *fixture) {
 			f.segs[1].chunks = append(f.segs[1].chunks, &chunk{id: "seal-1", sealed: true})
 		}, nil},
@@ -184,13 +189,13 @@ func chunkFaults() []fault {
 			f.segs[1].last().drop = sourceB
 		}, nil},
 		{"a seal goes back in time", one("chunk.times"), func(f *fixture) { f.segs[0].last().set = map[string]string{"First": began.Format(time.RFC3339Nano)} }, nil},
-		{"a seal ends before it starts", one("chunk.times"), func(f *fixture) { f.segs[0].last().set = map[string]string{"Last": began.Format(time.RFC3339Nano)} }, nil},
+		{"a seal ends before it starts", []Kind{"chunk.times", "segment.created"}, func(f *fixture) { f.segs[0].last().set = map[string]string{"Last": began.Format(time.RFC3339Nano)} }, nil},
 		{"a chunk follows the seal", one("seal.last"), func(f *fixture) {
 			f.segs[0].chunks[1], f.segs[0].chunks[2] = f.segs[0].chunks[2], f.segs[0].chunks[1]
 			f.segs[0].chunks = append(f.segs[0].chunks, &chunk{id: "seal-0b", sealed: true})
 		}, nil},
 		{"a seal has records", one("seal.content"), func(f *fixture) { f.segs[0].last().with("Count", "1") }, nil},
-		{"a seal moves a position", one("positions.foreign"), func(f *fixture) {
+		{"a seal moves a position", one("seal.positions"), func(f *fixture) {
 			f.segs[0].last().with("Positions", fmt.Sprintf("%s=2:5@%d %s=9:9@%d", sourceB, micros(2), sourceA, micros(9)))
 		}, nil},
 		{"a chunk has no records", one("chunk.empty"), func(f *fixture) {
@@ -264,11 +269,20 @@ func recordFaults() []fault {
 			file.Content = []byte(strings.Replace(string(file.Content), sourceB, sourceA, 1))
 		})},
 		{"the checkpoint went back", one("checkpoint.back"), func(f *fixture) { f.checkpoints[sourceA] = 8 }, nil},
-		{"a record is in the parent and in the child", one("rows.twice"), func(f *fixture) {
-			f.segs[2].floors = "[]"
+		{"a record is in the parent and in the child", []Kind{"segment.floors", "records.lineage"}, func(f *fixture) {
+			f.segs[2].with("floors", "[]")
 			early, late := f.segs[0].chunks[0], f.segs[2].chunks[0]
 			late.rows = slices.Insert(late.rows, 0, early.rows[3])
 			late.from = early.from
+		}, nil},
+		{"a record is in two segments, with two keys", one("rows.twice"), func(f *fixture) {
+			r := f.segs[1].chunks[0].rows[0]
+			for i := 0; r.Key == nil || slot(sourceA, r, f.key) >= 1<<15; i++ {
+				r.Key = ptr(fmt.Appendf(nil, "other %d", i))
+			}
+			rows := slices.Concat(f.segs[0].chunks[0].rows, []row{r})
+			slices.SortFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.Row, b.Row)) })
+			f.segs[0].chunks[0].rows = rows
 		}, nil},
 		{"a row is missing", one("rows.missing"), func(f *fixture) { f.cut(1, 2, 3) }, nil},
 		{"the first row is missing", one("rows.missing"), func(f *fixture) { f.cut(2, 2, 0) }, nil},
@@ -305,7 +319,7 @@ func laneFaults() []fault {
 }
 
 func faults() []fault {
-	return slices.Concat(structureFaults(), attributeFaults(), chunkFaults(), recordFaults(), laneFaults())
+	return slices.Concat(structureFaults(), attributeFaults(), chunkFaults(), recordFaults(), laneFaults(), editFaults())
 }
 
 func (c fault) verify(t testing.TB, opts ...Option) Report {

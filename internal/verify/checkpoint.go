@@ -9,6 +9,7 @@ import (
 
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/segment"
+	"github.com/spillway-mq/spillway/internal/topic"
 )
 
 // checkCheckpoint: every source has a checkpoint, made with it (rule 15).
@@ -44,6 +45,16 @@ func (v *verifier) fresh(ctx context.Context, source string) uint64 {
 		v.err = err
 	}
 	return c.Sequence
+}
+
+// passed tells whether a source's checkpoint has reached a position, and where it
+// is. It moves only forwards, so as it was is asked first.
+func (v *verifier) passed(ctx context.Context, source string, at topic.Position) (uint64, bool) {
+	if now := v.before[source]; !at.After(topic.Whole(now)) {
+		return now, true
+	}
+	now := v.fresh(ctx, source)
+	return now, !at.After(topic.Whole(now)) || v.err != nil
 }
 
 // loadCheckpoints reads all checkpoints that there are. One that cannot be read

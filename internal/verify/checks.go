@@ -32,6 +32,8 @@ type checks struct {
 	link       []check[link]
 	layout     []check[layoutStep]
 	history    []check[*history]
+	stray      []check[stray]
+	early      []check[early]
 	segment    []check[segmentFile]
 	attributes []check[error]
 	chunk      []check[*chunkStep]
@@ -52,21 +54,28 @@ func allChecks() checks {
 		log:   []check[logState]{{"log.head", checkHead}},
 		link:  []check[link]{{"log.gap", checkGap}, {"log.fork", checkFork}},
 		layout: []check[layoutStep]{
-			{"layout.invalid", checkLayout}, {"layout.edit", checkEdit},
+			{"layout.invalid", checkLayout}, {"layout.epoch", checkEpoch}, {"layout.order", checkTurns},
+			{"layout.edit", checkEdit}, {"layout.cover", checkCover},
 		},
-		history:    []check[*history]{{"layout.missing", checkInForce}},
-		segment:    []check[segmentFile]{{"segment.file", checkSegmentFile}},
+		history: []check[*history]{{"layout.missing", checkInForce}},
+		stray:   []check[stray]{{"segment.stray", checkStray}},
+		early:   []check[early]{{"segment.early", checkEarly}},
+		segment: []check[segmentFile]{
+			{"segment.file", checkSegmentFile}, {"segment.epoch", checkBirth}, {"segment.parents", checkParents},
+			{"segment.created", checkCreated}, {"segment.floors", checkFloors},
+		},
 		attributes: []check[error]{{"chunk.attributes", describe}},
 		chunk: []check[*chunkStep]{
 			{"offsets.gap", checkBase}, {"chunk.empty", checkEmpty}, {"chunk.times", checkTimes},
 			{"positions.back", checkBack}, {"positions.foreign", checkForeign},
-			{"seal.last", checkNothingAfter}, {"seal.content", checkSealContent},
+			{"seal.last", checkNothingAfter}, {"seal.content", checkSealContent}, {"seal.positions", checkSealPositions},
+			{"seal.time", checkSealTime}, {"seal.floors", checkSealFloors},
 		},
 		stored:  []check[stored]{{"chunk.lost", checkLost}, {"chunk.digest", checkDigest}},
 		decoded: []check[error]{{"chunk.decode", describe}},
 		record: []check[*recordStep]{
 			{"records.order", checkOrder}, {"records.from", checkFrom},
-			{"records.late", checkLate}, {"records.range", checkRange},
+			{"records.late", checkLate}, {"records.lineage", checkLineage}, {"records.range", checkRange},
 		},
 		content: []check[*content]{
 			{"chunk.count", checkCount}, {"chunk.bytes", checkBytes}, {"chunk.load", checkLoad},
@@ -95,6 +104,7 @@ func describe(err error) string {
 func (c *checks) remove(kind Kind) {
 	c.topic, c.log, c.link = drop(c.topic, kind), drop(c.log, kind), drop(c.link, kind)
 	c.layout, c.history, c.segment = drop(c.layout, kind), drop(c.history, kind), drop(c.segment, kind)
+	c.stray, c.early = drop(c.stray, kind), drop(c.early, kind)
 	c.attributes, c.chunk, c.stored = drop(c.attributes, kind), drop(c.chunk, kind), drop(c.stored, kind)
 	c.decoded, c.record, c.content = drop(c.decoded, kind), drop(c.record, kind), drop(c.content, kind)
 	c.end, c.source, c.rows = drop(c.end, kind), drop(c.source, kind), drop(c.rows, kind)
@@ -108,8 +118,8 @@ func drop[T any](list []check[T], kind Kind) []check[T] {
 // Kinds lists the kinds of all checks.
 func Kinds() []Kind {
 	c := allChecks()
-	return slices.Concat(kinds(c.topic), kinds(c.log), kinds(c.link), kinds(c.layout), kinds(c.history), kinds(c.segment),
-		kinds(c.attributes), kinds(c.chunk), kinds(c.stored), kinds(c.decoded), kinds(c.record), kinds(c.content),
+	return slices.Concat(kinds(c.topic), kinds(c.log), kinds(c.link), kinds(c.layout), kinds(c.history),
+		kinds(c.stray), kinds(c.early), kinds(c.segment), kinds(c.attributes), kinds(c.chunk), kinds(c.stored), kinds(c.decoded), kinds(c.record), kinds(c.content),
 		kinds(c.end), kinds(c.source), kinds(c.rows), kinds(c.lane), kinds(c.message))
 }
 

@@ -13,9 +13,14 @@ import (
 
 // segmentState is a segment while its chunks are read in order.
 type segmentState struct {
-	topic.Segment
+	topic.Live
 	key     topic.Key
-	trimmed bool // chunks before the first were deleted
+	child   bool      // it has parents
+	created time.Time // as its description says
+	floors  levels    // as its description says; nil: not known
+	trimmed bool      // chunks before the first were deleted
+	// ended is the time of the edit that ends it, zero if there is none.
+	ended time.Time
 	// prev is the chunk before, the zero Chunk before the first, nil where it
 	// is not known.
 	prev *segment.Chunk
@@ -28,16 +33,13 @@ type chunkRef struct {
 	place
 }
 
-// segment reads and checks one segment.
-func (v *verifier) segment(ctx context.Context, h *history, c child) error {
-	described, err := v.describedAs(ctx, c)
-	if err != nil {
-		return err
-	}
-	s := &segmentState{Segment: described, key: v.topic.Key, prev: &segment.Chunk{}, taken: map[string]topic.Position{}}
+// segment reads and checks one segment. Its parents have been read.
+func (v *verifier) segment(ctx context.Context, h *history, file segmentFile) error {
+	s := v.describe(file)
+	s.ended = h.ended[s.ID]
 	v.report.Segments++
-	log := commitlog.New(v.store.Filer, v.segmentDir(c.ID), ".avro")
-	for l, err := range v.walk(ctx, log, ".avro", place{segment: c.ID}) {
+	log := commitlog.New(v.store.Filer, v.segmentDir(s.ID), ".avro")
+	for l, err := range v.walk(ctx, log, ".avro", place{segment: s.ID}) {
 		if err != nil {
 			return err
 		}
@@ -49,10 +51,13 @@ func (v *verifier) segment(ctx context.Context, h *history, c child) error {
 			return nil
 		}
 	}
+	for source, at := range s.taken {
+		v.reached[source] = raise(v.reached[source], s.Range, at)
+	}
 	if s.prev == nil {
 		return nil // its last entry could not be read
 	}
-	return v.end(ctx, h, c.ID, s.prev.Sealed)
+	return v.end(ctx, h, s.ID, s.prev.Sealed)
 }
 
 // arrive notes what is not known where entries are missing, or trimmed.
@@ -65,12 +70,22 @@ func (s *segmentState) arrive(l link) {
 	}
 }
 
+// notBefore is the time that nothing appended now may be earlier than: that of
+// the chunk before, or of the parents' seals (rule 39).
+func (s *segmentState) notBefore() time.Time {
+	if s.child && s.prev.Entry.ID == "" {
+		return s.created
+	}
+	return s.prev.Last
+}
+
 // chunkStep is a chunk's attributes with what comes before.
 type chunkStep struct {
 	*segmentState
 	c segment.Chunk
-	// checkpoint reads the checkpoint of a source as it is now.
-	checkpoint func(source string) uint64
+	// passed tells whether a source's checkpoint has reached a position. It is
+	// given with the checkpoint.
+	passed func(source string, at topic.Position) (uint64, bool)
 }
 
 func checkBase(s *chunkStep) string {
@@ -87,15 +102,16 @@ func checkEmpty(s *chunkStep) string {
 	return "it has no records and is no seal"
 }
 
-// checkTimes: append times never go back from chunk to chunk (rule 39).
+// checkTimes: append times never go back from chunk to chunk, nor from the
+// parents' seals to the first chunk (rule 39).
 func checkTimes(s *chunkStep) string {
 	switch {
 	case s.prev == nil:
 		return ""
-	case s.c.First.Before(s.prev.Last):
-		return fmt.Sprintf("its first time %s is before the last one of the chunk before, %s", stamp(s.c.First), stamp(s.prev.Last))
-	case s.c.Last.Before(s.prev.Last):
-		return fmt.Sprintf("its last time %s is before that of the chunk before, %s", stamp(s.c.Last), stamp(s.prev.Last))
+	case s.c.First.Before(s.notBefore()):
+		return fmt.Sprintf("its first time %s is before %s, the last one before it", stamp(s.c.First), stamp(s.notBefore()))
+	case s.c.Last.Before(s.notBefore()):
+		return fmt.Sprintf("its last time %s is before %s, the last one before it", stamp(s.c.Last), stamp(s.notBefore()))
 	}
 	return ""
 }
@@ -103,14 +119,14 @@ func checkTimes(s *chunkStep) string {
 // checkBack: no source's position goes back. It may be left out once its
 // checkpoint has reached it (rule 10).
 func checkBack(s *chunkStep) string {
-	if s.prev == nil {
+	if s.prev == nil || s.c.Sealed {
 		return ""
 	}
 	for _, old := range s.prev.Positions {
 		now := s.c.PositionOf(old.Source)
 		switch {
 		case now.At == (topic.Position{}):
-			if at := s.checkpoint(old.Source); old.At.After(topic.Whole(at)) {
+			if at, ok := s.passed(old.Source, old.At); !ok {
 				return fmt.Sprintf("source %s was at %s and is left out, but its checkpoint is %d", old.Source, old.At, at)
 			}
 		case old.At.After(now.At):
@@ -120,43 +136,27 @@ func checkBack(s *chunkStep) string {
 	return ""
 }
 
-// checkForeign: a chunk moves the position of its own source and of no other. A
-// seal moves none, but composes them with the floors (rule 11).
+// checkForeign: a chunk moves the position of its own source and of no other.
 func checkForeign(s *chunkStep) string {
-	if s.prev == nil {
+	if s.prev == nil || s.c.Sealed {
 		return ""
 	}
 	for _, now := range s.c.Positions {
-		if now.Source == s.c.Source || !now.At.After(s.prev.PositionOf(now.Source).At) {
-			continue
+		old := s.prev.PositionOf(now.Source)
+		switch {
+		case now.Source == s.c.Source:
+		case now.At.After(old.At):
+			return fmt.Sprintf("source %s moves from %s to %s, but no record here is of it", now.Source, old.At, now.At)
+		case now.At == old.At && !now.Time.Equal(old.Time):
+			return fmt.Sprintf("the time of source %s moves from %s to %s, but no record here is of it", now.Source, stamp(old.Time), stamp(now.Time))
 		}
-		if s.c.Sealed && s.isFloor(now.Source, now.At) {
-			continue
-		}
-		return fmt.Sprintf("source %s moves from %s to %s, but no record here is of it", now.Source, s.prev.PositionOf(now.Source).At, now.At)
 	}
 	return ""
-}
-
-func (s *segmentState) isFloor(source string, at topic.Position) bool {
-	for _, f := range s.Floors {
-		if f.Source == source && f.At == at {
-			return true
-		}
-	}
-	return false
 }
 
 func checkNothingAfter(s *chunkStep) string {
 	if s.prev != nil && s.prev.Sealed {
 		return fmt.Sprintf("it follows the seal of the segment, %s", path.Base(s.prev.Entry.Path))
-	}
-	return ""
-}
-
-func checkSealContent(s *chunkStep) string {
-	if s.c.Sealed && (s.c.Count != 0 || s.c.Bytes != 0 || s.c.Entry.Size != 0) {
-		return fmt.Sprintf("a seal has no records, but this one says %d in %d bytes, and its file has %d bytes", s.c.Count, s.c.Bytes, s.c.Entry.Size)
 	}
 	return ""
 }
@@ -170,17 +170,34 @@ func (v *verifier) chunk(ctx context.Context, s *segmentState, e commitlog.Entry
 		v.broken, s.prev = true, nil
 		return nil //nolint:nilerr // it is in the report: what is wrong with the data is no error
 	}
-	run(v, v.checks.chunk, at, &chunkStep{s, c, func(source string) uint64 { return v.fresh(ctx, source) }})
+	run(v, v.checks.chunk, at, &chunkStep{s, c, func(source string, at topic.Position) (uint64, bool) {
+		return v.passed(ctx, source, at)
+	}})
+	if s.trimmed && s.prev == nil {
+		v.trimmed(c)
+	}
 	if !c.Sealed {
 		v.report.Chunks++
 		v.report.Bytes += c.Bytes
 		if err := v.records(ctx, s, c, at); err != nil {
 			return err
 		}
-		s.taken[c.Source] = s.taken[c.Source].Max(c.PositionOf(c.Source).At)
+	} else if floors, err := levelsOf(c.Floors); err == nil {
+		v.ended[s.ID] = ending{s.Live, inherit(s.Range, []levels{floors}), c.Last}
 	}
+	s.take(c)
 	s.prev = &c
 	return v.err
+}
+
+// take notes how far a chunk has taken its source in. Of a trimmed segment it is
+// the first to tell of all sources.
+func (s *segmentState) take(c segment.Chunk) {
+	for _, p := range c.Positions {
+		if p.Source == c.Source || s.trimmed && s.prev == nil {
+			s.taken[p.Source] = s.taken[p.Source].Max(p.At)
+		}
+	}
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

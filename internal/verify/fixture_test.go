@@ -4,31 +4,35 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/hamba/avro/v2"
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
-	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/segment"
 )
 
 // A small encoder of topics that shares nothing with the one that is verified:
-// names, attributes and JSON are written by hand from FORMAT, the chunk files
-// by hand too, and the records in them by hamba/avro. A fixture is a model of a valid topic; a test changes one
-// thing in it, or in the files that come out.
+// names, attributes and JSON are written by hand from FORMAT (encode_test.go),
+// the chunk files by hand too, and the records in them by hamba/avro. A fixture is
+// a model of a valid topic; a test changes one thing in it, or in the files that
+// come out.
 
 const (
 	sourceA = "lane.default.0.aaaaaaaa"
 	sourceB = "lane.big.1.bbbbbbbb"
 	root    = "/buckets/test"
 	dir     = root + "/topics/flights/inc00001"
+
+	// Ranges in fixtures begin and end at multiples of a unit, so that floors can
+	// be kept for each unit.
+	unit  = 1 << 12
+	units = 16
 )
 
 type (
@@ -56,44 +60,50 @@ type (
 	position struct {
 		seq, row, micros int64
 	}
+	// reach is how far each source is taken in, unit by unit.
+	reach map[string][units]position
 	chunk struct {
 		id     string
 		source string
 		from   uint64
 		rows   []row
 		sealed bool
+		at     time.Time           // of a seal
+		passed map[string]int64    // checkpoints when it was sealed
 		blob   bool                // its bytes are on a volume server
 		drop   string              // a source whose position is left out
 		raw    func([]byte) []byte // changes the file before its digest is made
 		set    map[string]string   // attributes as they are to be, whatever is true
 	}
 	seg struct {
-		id     string
-		lo, hi uint32
-		floors string // JSON
-		parent string // JSON list
-		chunks []*chunk
-		first  int    // number of the first chunk: those before are trimmed
-		json   string // segment.json, if not the true one
+		id      string
+		lo, hi  uint32
+		epoch   int
+		born    time.Time // of the edit
+		parents []*seg
+		chunks  []*chunk
+		first   int               // number of the first chunk: those before are trimmed
+		set     map[string]string // members of segment.json as they are to be
+
+		created time.Time // from here on: noted when it is written
+		handed  reach
+		sealed  time.Time
 	}
 	fixture struct {
 		fs          *memfs.FS
 		client      *memfs.Client
-		segs        []*seg // 0 was rolled to 2
+		segs        []*seg
+		live        []*seg
 		layouts     []string
 		checkpoints map[string]uint64
 		created     time.Time
 		key         string
+		fill        func(f *fixture)
 		lanes       *fakeLanes // nil: files only
 	}
 )
 
-var (
-	began  = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	schema = avro.MustParse(record.Schema())
-
-	packer, _ = zstd.NewWriter(nil) // the options, of which there are none, are fine
-)
+var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func ptr[T any](v T) *T { return &v }
 
@@ -120,81 +130,179 @@ func slot(source string, r row, key string) uint32 {
 	return uint32(xxhash.Sum64(binary.BigEndian.AppendUint32(b, uint32(r.Row))) >> 48)
 }
 
-// newFixture is the model of a valid topic: two key ranges, of which the first
-// was rolled once, two sources, messages of 6 rows and of 1.
-func newFixture() *fixture {
+func newModel(fill func(f *fixture), checkpointA, checkpointB uint64) *fixture {
 	fs := memfs.New()
 	f := &fixture{
-		fs: fs, client: fs.Client("test", nil), key: "header", created: began,
-		checkpoints: map[string]uint64{sourceA: 12, sourceB: 6},
-		segs: []*seg{
-			{id: "00000000-00-aaaaaaaa", lo: 0, hi: 1 << 15, parent: `[]`, floors: `[]`},
-			{id: "00000000-01-bbbbbbbb", lo: 1 << 15, hi: 1 << 16, parent: `[]`, floors: `[]`},
-			{id: "00000002-00-cccccccc", lo: 0, hi: 1 << 15, parent: `["00000000-00-aaaaaaaa"]`},
-		},
-		layouts: []string{
-			layoutJSON(0, "create", `[]`, "0:a,1:b", "0:a,1:b", false),
-			layoutJSON(1, "roll", `["00000000-00-aaaaaaaa"]`, "0:c", "0:a,1:b", true),
-			layoutJSON(2, "roll", `["00000000-00-aaaaaaaa"]`, "0:c", "0:c,1:b", false),
-		},
+		fs: fs, client: fs.Client("test", nil), key: "header", created: began, fill: fill,
+		checkpoints: map[string]uint64{sourceA: checkpointA, sourceB: checkpointB},
 	}
-	f.fill()
+	fill(f)
 	return f
 }
 
-// fill appends the records: two flushes, a roll, three flushes.
-func (f *fixture) fill() {
-	f.flush(sourceA, 0, 0, 1, 4)
-	f.flush(sourceB, 0, 0, 1, 3)
-	f.segs[0].chunks = append(f.segs[0].chunks, &chunk{id: "seal-0", sealed: true})
-	final := map[string]row{}
-	for _, c := range f.segs[0].chunks[:2] {
-		final[c.source] = c.rows[len(c.rows)-1]
-	}
-	a, b := final[sourceA], final[sourceB]
-	f.segs[2].floors = fmt.Sprintf(`[{"lo":0,"hi":32768,"source":%q,"at":"%d:%d"},{"lo":0,"hi":32768,"source":%q,"at":"%d:%d"}]`,
-		sourceA, a.Sequence, a.Row, sourceB, b.Sequence, b.Row)
-	f.flush(sourceA, 2, 4, 6, 9) // message 5 was for another topic
-	f.flush(sourceB, 2, 3, 4, 6)
-	f.flush(sourceA, 2, 9, 10, 12)
+// newFixture is the model of a valid topic: two key ranges, of which the first
+// was rolled once, two sources, messages of 6 rows and of 1.
+func newFixture() *fixture { return newModel(rolled, 12, 6) }
+
+// rolled is two flushes, a roll, three flushes.
+func rolled(f *fixture) {
+	f.begin(&seg{id: "00000000-00-aaaaaaaa", lo: 0, hi: 1 << 15}, &seg{id: "00000000-01-bbbbbbbb", lo: 1 << 15, hi: 1 << 16})
+	f.flush(sourceA, 0, 1, 4)
+	f.flush(sourceB, 0, 1, 3)
+	f.edit("roll", began, nil, f.segs[:1], &seg{id: "00000002-00-cccccccc", lo: 0, hi: 1 << 15})
+	f.flush(sourceA, 4, 6, 9) // message 5 was for another topic
+	f.flush(sourceB, 3, 4, 6)
+	f.flush(sourceA, 9, 10, 12)
 }
 
-// flush appends messages to the segments: the lower half to segment low.
-func (f *fixture) flush(source string, low int, from uint64, first, last int) {
-	parts := map[int]*chunk{}
+// newLineage is the model of a valid topic that was split, merged and split
+// again, in the end of which an edit is under way:
+//
+//	0 a ──┬── 2 c
+//	      └── 3 d (empty) ──┐      ┌── 5 g
+//	1 b ────────────────────┴─ 4 e ┴── 6 h ── (i)
+func newLineage() *fixture { return newModel(edited, 9, 3) }
+
+func edited(f *fixture) {
+	a, b := &seg{id: "00000000-00-aaaaaaaa", lo: 0, hi: 8 * unit}, &seg{id: "00000000-01-bbbbbbbb", lo: 8 * unit, hi: 16 * unit}
+	c, d := &seg{id: "00000002-00-cccccccc", lo: 0, hi: 2 * unit}, &seg{id: "00000002-01-dddddddd", lo: 2 * unit, hi: 8 * unit}
+	e := &seg{id: "00000004-00-eeeeeeee", lo: 2 * unit, hi: 16 * unit}
+	g, h := &seg{id: "00000006-00-gggggggg", lo: 2 * unit, hi: 8 * unit}, &seg{id: "00000006-01-hhhhhhhh", lo: 8 * unit, hi: 16 * unit}
+	f.begin(a, b)
+	f.flush(sourceA, 0, 1, 4)
+	f.flush(sourceB, 0, 1, 3)
+	f.edit("split", began.Add(10*time.Second), nil, []*seg{a}, c, d)
+	f.edit("merge", began.Add(11*time.Second), map[string]int64{sourceB: 3}, []*seg{d, b}, e)
+	f.flush(sourceA, 4, 6, 9)
+	f.flush(sourceB, 3, 4, 6)
+	// This planner's clock is behind what the records say.
+	f.edit("split", began.Add(5*time.Second), nil, []*seg{e}, g, h)
+	f.flush(sourceA, 9, 10, 12)
+	f.edit("roll", began.Add(30*time.Second), nil, []*seg{h}, &seg{id: "00000008-00-iiiiiiii", lo: h.lo, hi: h.hi})
+	f.layouts = f.layouts[:len(f.layouts)-1]
+	f.segs, f.live = f.segs[:7], []*seg{c, g, h}
+}
+
+// begin makes the first layout.
+func (f *fixture) begin(segs ...*seg) {
+	f.segs, f.live = segs, segs
+	for _, s := range segs {
+		s.born = began
+	}
+	f.layouts = []string{layoutJSON(0, began, "create", nil, segs, segs, false)}
+}
+
+// edit replaces live segments by others.
+func (f *fixture) edit(kind string, at time.Time, passed map[string]int64, parents []*seg, children ...*seg) {
+	n := len(f.layouts)
+	f.layouts = append(f.layouts, layoutJSON(n, at, kind, parents, children, f.live, true))
+	for _, p := range parents {
+		p.chunks = append(p.chunks, &chunk{id: "seal-" + p.id, sealed: true, at: at, passed: passed})
+	}
+	for _, c := range children {
+		c.epoch, c.born, c.parents = n+1, at, parents
+	}
+	f.segs = append(slices.Clone(f.segs), children...)
+	f.live = slices.DeleteFunc(slices.Clone(f.live), func(s *seg) bool { return slices.Contains(parents, s) })
+	f.live = append(f.live, children...)
+	slices.SortFunc(f.live, func(x, y *seg) int { return int(x.lo) - int(y.lo) })
+	f.layouts = append(f.layouts, layoutJSON(n+1, at, kind, parents, children, f.live, false))
+}
+
+// flush appends messages to the live segments.
+func (f *fixture) flush(source string, from uint64, first, last int) {
+	parts := map[*seg]*chunk{}
 	for seq := first; seq <= last; seq++ {
 		n := 6
 		if seq%4 == 3 {
 			n = 1
 		}
 		for _, r := range message(source, seq, n) {
-			to := low
-			if slot(source, r, f.key) >= 1<<15 {
-				to = 1
-			}
+			to := f.owner(slot(source, r, f.key))
 			if parts[to] == nil {
-				parts[to] = &chunk{id: fmt.Sprintf("%s-%d-%d", source, first, to), source: source, from: from, blob: first%2 == 0}
-				f.segs[to].chunks = append(f.segs[to].chunks, parts[to])
+				parts[to] = &chunk{id: fmt.Sprintf("%s-%d-%s", source, first, to.id), source: source, from: from, blob: first%2 == 0}
+				to.chunks = append(to.chunks, parts[to])
 			}
 			parts[to].rows = append(parts[to].rows, r)
 		}
 	}
 }
 
-// layoutJSON writes a layout; children and live are lists of half:letter.
-func layoutJSON(epoch int, kind, parents, children, live string, pending bool) string {
-	list := func(s string) string {
+// owner is the live segment that owns a slot.
+func (f *fixture) owner(slot uint32) *seg {
+	i := slices.IndexFunc(f.live, func(s *seg) bool { return s.lo <= slot && slot < s.hi })
+	return f.live[i]
+}
+
+func layoutJSON(epoch int, at time.Time, kind string, parents, children, live []*seg, pending bool) string {
+	list := func(segs []*seg) string {
 		var parts []string
-		for _, p := range strings.Split(s, ",") {
-			half, letter, _ := strings.Cut(p, ":")
-			id := map[string]string{"a": "00000000-00-aaaaaaaa", "b": "00000000-01-bbbbbbbb", "d": "00000002-01-dddddddd", "c": "00000002-00-cccccccc"}[letter]
-			lo := map[string]int{"0": 0, "1": 1 << 15}[half]
-			parts = append(parts, fmt.Sprintf(`{"id":%q,"lo":%d,"hi":%d}`, id, lo, lo+1<<15))
+		for _, s := range segs {
+			parts = append(parts, fmt.Sprintf(`{"id":%q,"lo":%d,"hi":%d}`, s.id, s.lo, s.hi))
 		}
 		return "[" + strings.Join(parts, ",") + "]"
 	}
-	return fmt.Sprintf(`{"epoch":%d,"at":"2026-03-01T12:00:00Z","edit":{"kind":%q,"reason":"test","parents":%s,"children":%s},"live":%s,"pending":%t}`,
-		epoch, kind, parents, list(children), list(live), pending)
+	return fmt.Sprintf(`{"epoch":%d,"at":%q,"edit":{"kind":%q,"reason":"test","parents":%s,"children":%s},"live":%s,"pending":%t}`,
+		epoch, at.Format(time.RFC3339Nano), kind, idList(parents), list(children), list(live), pending)
+}
+
+func idList(segs []*seg) string {
+	ids := []string{}
+	for _, s := range segs {
+		ids = append(ids, fmt.Sprintf("%q", s.id))
+	}
+	return "[" + strings.Join(ids, ",") + "]"
+}
+
+// compose notes what a seal hands down: the highest of the positions and of what
+// the parents handed down, unless its checkpoint had passed it.
+func (s *seg) compose(positions map[string]position, passed map[string]int64) {
+	s.handed = maps.Clone(s.inherited())
+	for source, p := range positions {
+		var all [units]position
+		for u := s.lo / unit; u < s.hi/unit; u++ {
+			all[u] = p.max(s.handed[source][u])
+		}
+		s.handed[source] = all
+	}
+	for source, all := range s.handed {
+		for u := range all {
+			if all[u].seq <= passed[source] {
+				all[u] = position{}
+			}
+		}
+		s.handed[source] = all
+	}
+}
+
+func (s *seg) inherited() reach {
+	r := reach{}
+	for _, p := range s.parents {
+		for source, all := range p.handed {
+			mine := r[source]
+			for u := max(s.lo, p.lo) / unit; u < min(s.hi, p.hi)/unit; u++ {
+				mine[u] = all[u]
+			}
+			r[source] = mine
+		}
+	}
+	return r
+}
+
+func (p position) max(o position) position {
+	if o.seq > p.seq || o.seq == p.seq && o.row > p.row {
+		return o
+	}
+	return p
+}
+
+func (s *seg) dir() string        { return dir + "/segments/" + s.id }
+func (s *seg) path(n int) string  { return fmt.Sprintf("%s/%016d.avro", s.dir(), n) }
+func (s *seg) last() *chunk       { return s.chunks[len(s.chunks)-1] }
+func (s *seg) with(k, v string)   { s.set = map[string]string{k: v} }
+func (c *chunk) with(k, v string) { c.set = map[string]string{k: v} }
+func (f *fixture) cut(s, c, at int) {
+	f.segs[s].chunks[c].rows = slices.Delete(f.segs[s].chunks[c].rows, at, at+1)
 }
 
 func (f *fixture) put(t testing.TB, path, id string, attrs filer.Attrs, data []byte, blob bool) {
@@ -218,7 +326,7 @@ func (f *fixture) write(t testing.TB) {
 	text := func(path, format string, a ...any) {
 		f.put(t, path, "id:"+path, filer.Attrs{}, fmt.Appendf(nil, format, a...), false)
 	}
-	text(root+"/topics/flights/topic.json", `{"name":"flights","incarnation":"inc00001","state":"live","key":%q,"flush_age":"1s","lanes":"default","created":%q}`,
+	text(root+"/topics/flights/topic.json", `{"name":"flights","incarnation":"inc00001","state":"live","key":%q,"flush_age":"1s","lanes":"default","roots":2,"created":%q}`,
 		f.key, f.created.Format(time.RFC3339Nano))
 	f.put(t, dir+"/layout/head", "layout-head", filer.Attrs{"Head": "0"}, []byte("0\n"), false)
 	prev := ""
@@ -234,144 +342,6 @@ func (f *fixture) write(t testing.TB) {
 	for _, s := range f.segs {
 		f.writeSegment(t, s)
 	}
-}
-
-func (s *seg) dir() string        { return dir + "/segments/" + s.id }
-func (s *seg) path(n int) string  { return fmt.Sprintf("%s/%016d.avro", s.dir(), n) }
-func (s *seg) last() *chunk       { return s.chunks[len(s.chunks)-1] }
-func (c *chunk) with(k, v string) { c.set = map[string]string{k: v} }
-func (f *fixture) cut(s, c, at int) {
-	f.segs[s].chunks[c].rows = slices.Delete(f.segs[s].chunks[c].rows, at, at+1)
-}
-
-func (f *fixture) writeSegment(t testing.TB, s *seg) {
-	t.Helper()
-	description := s.json
-	if description == "" {
-		description = fmt.Sprintf(`{"id":%q,"range":{"lo":%d,"hi":%d},"epoch":0,"parents":%s,"floors":%s,"created":"2026-03-01T12:00:00Z"}`,
-			s.id, s.lo, s.hi, s.parent, s.floors)
-	}
-	f.put(t, s.dir()+"/segment.json", "segment", filer.Attrs{}, []byte(description), false)
-	f.put(t, s.dir()+"/head", "head", filer.Attrs{"Head": fmt.Sprint(s.first)}, nil, false)
-	var base int
-	var last time.Time
-	prev, positions := "", map[string]position{}
-	for n, c := range s.chunks {
-		attrs, data := f.encode(t, s, c, base, last, positions)
-		attrs["Prev"] = prev
-		base += len(c.rows)
-		last, _ = time.Parse(time.RFC3339Nano, attrs["Last"])
-		for k, v := range c.set {
-			attrs[k] = v
-		}
-		if n >= s.first {
-			f.put(t, s.path(n), c.id, attrs, data, c.blob)
-		}
-		prev = c.id
-	}
-}
-
-// encode gives a chunk's attributes and bytes, and moves positions on.
-func (f *fixture) encode(t testing.TB, s *seg, c *chunk, base int, last time.Time, positions map[string]position) (filer.Attrs, []byte) {
-	t.Helper()
-	later := func(at time.Time) string {
-		if at.Before(last) {
-			at = last
-		}
-		return at.Format(time.RFC3339Nano)
-	}
-	attrs := filer.Attrs{"Base": fmt.Sprint(base), "Count": fmt.Sprint(len(c.rows))}
-	if c.sealed {
-		attrs["Bytes"], attrs["Sealed"] = "0", "true"
-		attrs["First"], attrs["Last"], attrs["Positions"] = later(last), later(last), format(positions, "")
-		return attrs, nil
-	}
-	data, sizes := f.avro(t, c.rows, c.blob)
-	if c.raw != nil {
-		data = c.raw(data)
-	}
-	attrs["First"], attrs["Last"] = later(last), later(last)
-	if n := len(c.rows); n > 0 {
-		end := c.rows[n-1]
-		attrs["First"], attrs["Last"] = later(c.rows[0].TS), later(end.TS)
-		positions[c.source] = position{end.Sequence, int64(end.Row), end.TS.UnixMicro()}
-	}
-	if c.drop != "" {
-		delete(positions, c.drop)
-	}
-	attrs["Positions"], attrs["Source"], attrs["From"] = format(positions, ""), c.source, fmt.Sprint(c.from)
-	attrs["Digest"] = fmt.Sprintf("xxh64:%016x", xxhash.Sum64(data))
-	attrs["Bytes"], attrs["Load"] = load(s, c, sizes, f.key)
-	return attrs, data
-}
-
-// format writes positions, with one of them changed by "source=…".
-func format(positions map[string]position, changed string) string {
-	var list []string
-	for source, p := range positions {
-		if !strings.HasPrefix(changed, source+"=") {
-			list = append(list, fmt.Sprintf("%s=%d:%d@%d", source, p.seq, p.row, p.micros))
-		}
-	}
-	if changed != "" {
-		list = append(list, changed)
-	}
-	slices.Sort(list)
-	return strings.Join(list, " ")
-}
-
-func load(s *seg, c *chunk, sizes []int, key string) (bytes, load string) {
-	total := 0
-	var records, size [64]int
-	for i, r := range c.rows {
-		total += sizes[i]
-		if at := slot(c.source, r, key); at >= s.lo && at < s.hi {
-			part := (at - s.lo) * 64 / (s.hi - s.lo)
-			records[part]++
-			size[part] += sizes[i]
-		} else { // a fault: put its bytes somewhere
-			size[63] += sizes[i]
-		}
-	}
-	var parts []string
-	for i := range records {
-		if size[i] > 0 {
-			parts = append(parts, fmt.Sprintf("%d=%d/%d", i, records[i], size[i]))
-		}
-	}
-	return fmt.Sprint(total), strings.Join(parts, " ")
-}
-
-// avro writes an Avro file in blocks of 7, packed if its bytes are on a volume.
-func (f *fixture) avro(t testing.TB, rows []row, packed bool) (file []byte, sizes []int) {
-	codec, pack := "null", func(b []byte) []byte { return b }
-	if packed {
-		codec, pack = "zstandard", func(b []byte) []byte { return packer.EncodeAll(b, nil) }
-	}
-	field := func(b []byte) {
-		file = append(binary.AppendVarint(file, int64(len(b))), b...)
-	}
-	const sync = "0123456789abcdef"
-	file = append([]byte("Obj\x01"), 4)
-	for _, text := range []string{"avro.schema", record.Schema(), "avro.codec", codec} {
-		field([]byte(text))
-	}
-	file = append(append(file, 0), sync...)
-	for part := range slices.Chunk(rows, 7) {
-		var block []byte
-		for _, r := range part {
-			data, err := avro.Marshal(schema, r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sizes = append(sizes, len(data))
-			block = append(block, data...)
-		}
-		file = binary.AppendVarint(file, int64(len(part)))
-		field(pack(block))
-		file = append(file, sync...)
-	}
-	return file, sizes
 }
 
 // verify writes nothing; options are passed on.

@@ -3,27 +3,17 @@ package verify
 import (
 	"errors"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/spillway-mq/spillway/infra/devstack/devtest"
 	"github.com/spillway-mq/spillway/internal/lane"
 )
 
 func startLane(t *testing.T) (jetstream.JetStream, lane.Info) {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the server is not ready")
-	}
-	nc, err := nats.Connect(s.ClientURL())
+	nc, err := nats.Connect(devtest.NATS(t).ClientURL())
 	if err != nil {
 		t.Fatal(err)
 	}

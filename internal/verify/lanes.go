@@ -49,7 +49,9 @@ type laneStep struct {
 	id         lane.ID
 	state      LaneState
 	stateErr   error
-	used       bool // the topic has records from it
+	used       bool   // the topic has records from it
+	deleted    bool   // on purpose, as the trails of its incarnations say
+	since      uint64 // what lies up to it was committed in an earlier incarnation
 	checkpoint segment.Checkpoint
 	missing    bool // there is no checkpoint for the incarnation
 	witness    time.Time
@@ -57,7 +59,7 @@ type laneStep struct {
 }
 
 func checkStream(s laneStep) string {
-	if s.stateErr == nil || !s.used {
+	if s.stateErr == nil || !s.used || s.deleted && errors.Is(s.stateErr, lane.ErrNoLane) {
 		return ""
 	}
 	return fmt.Sprintf("the topic has records from it, but %v", s.stateErr)
@@ -82,10 +84,11 @@ func checkLaneBack(s laneStep) string {
 	return fmt.Sprintf("its checkpoint is %d, but its last message is %d", s.checkpoint.Sequence, s.state.Last)
 }
 
-// checkWitness: the last committed message is still there, and the same.
+// checkWitness: the last committed message is still there, and the same; unless it
+// is accepted that it is not.
 func checkWitness(s laneStep) string {
 	switch {
-	case !s.comparable() || s.checkpoint.Sequence == 0 || s.checkpoint.Sequence > s.state.Last:
+	case !s.comparable() || s.checkpoint.Gap || s.checkpoint.Sequence == 0 || s.checkpoint.Sequence > s.state.Last:
 		return ""
 	case s.witnessErr != nil:
 		return fmt.Sprintf("message %d, its witness: %v", s.checkpoint.Sequence, s.witnessErr)
@@ -137,12 +140,15 @@ func (v *verifier) feed(ctx context.Context, id lane.ID, used bool) error {
 		return err
 	}
 	s.used = used
+	if err := v.readTrails(ctx, &s); err != nil {
+		return err
+	}
 	ok := run(v, v.checks.lane, place{path: id.Stream()}, s)
 	if !ok || !s.comparable() {
 		return nil
 	}
 	source := id.Source(s.state.Incarnation)
-	return v.messages(ctx, id, source, min(s.state.Last, v.before[source]))
+	return v.messages(ctx, s, source, min(s.state.Last, v.before[source]))
 }
 
 // look compares a lane with its checkpoint. While messages are committed and
@@ -221,7 +227,7 @@ func rowsIn(m Message) uint64 {
 }
 
 // messages holds what is still in the lane against what is in the topic.
-func (v *verifier) messages(ctx context.Context, id lane.ID, name string, to uint64) error {
+func (v *verifier) messages(ctx context.Context, in laneStep, name string, to uint64) error {
 	if to == 0 {
 		return nil
 	}
@@ -231,12 +237,12 @@ func (v *verifier) messages(ctx context.Context, id lane.ID, name string, to uin
 	}
 	var open []Message // that are not in the topic, without their data
 	at, next := place{path: v.topic.Dir()}, 0
-	for m, err := range v.lanes.Messages(ctx, id, v.topic.Name, to) {
+	for m, err := range v.lanes.Messages(ctx, in.id, v.topic.Name, to) {
 		if err != nil {
 			return err
 		}
-		if m.Sequence <= src.known {
-			continue // some of its records were trimmed
+		if m.Sequence <= max(src.known, in.since) {
+			continue // some of its records were trimmed, or have another source
 		}
 		s := messageStep{m: m, source: name}
 		s.committed, next = src.rowsOf(m.Sequence, next)

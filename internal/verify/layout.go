@@ -5,119 +5,181 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path"
+	"maps"
 	"slices"
-	"strings"
 
-	"github.com/spillway-mq/spillway/internal/cursor"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/commitlog"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
 
-// layoutStep is an entry of the layout's log with the layout in force before it.
+// layoutStep is an entry of the layout's log with what comes before it.
 type layoutStep struct {
 	topic.Layout
-	err    error         // it cannot be read as a layout
-	before *topic.Layout // nil: none that is known
+	err error  // it cannot be read as a layout
+	n   uint64 // its number in the log
+	// prev is the entry before, if that is known. An intent repeats the live
+	// segments in force, so prev's are those in force in any case.
+	prev  *topic.Layout
+	first bool // there is none before
+	// made are the segments that earlier layouts made.
+	made map[topic.SegmentID]bool
 }
 
+// checkLayout: it is a layout, and its live segments cover each slot once.
 func checkLayout(s layoutStep) string { return describe(s.err) }
 
-// checkEdit: a layout changes by its edit and by nothing else, and keeps every
-// slot where its segment or that segment's child is.
+// checkEpoch: the epoch is the number of the entry.
+func checkEpoch(s layoutStep) string {
+	if s.err != nil || s.Epoch == s.n {
+		return ""
+	}
+	return fmt.Sprintf("it is entry %d, but says that it is epoch %d", s.n, s.Epoch)
+}
+
+// checkTurns: after a layout comes an intent, and after an intent its completion,
+// as exactly the next entry (rule 25). That the last entry is an intent is fine.
+func checkTurns(s layoutStep) string {
+	switch {
+	case s.err != nil || s.prev == nil && !s.first:
+		return ""
+	case s.first && s.Pending:
+		return "the first layout is an intent"
+	case s.first:
+		return ""
+	case s.Pending && s.prev.Pending:
+		return "it is an intent, but so is the entry before, and that was never completed"
+	case s.Pending:
+		return ""
+	case !s.prev.Pending:
+		return "it completes an edit, but the entry before is no intent"
+	case s.Edit.Kind != s.prev.Edit.Kind || s.Edit.Reason != s.prev.Edit.Reason || !s.At.Equal(s.prev.At) ||
+		!slices.Equal(s.Edit.Parents, s.prev.Edit.Parents) || !slices.Equal(s.Edit.Children, s.prev.Edit.Children):
+		return "it completes another edit than the one that the entry before intends"
+	}
+	return ""
+}
+
+// checkEdit: a layout changes by its edit and by nothing else, and an edit makes
+// segments that never were before.
 func checkEdit(s layoutStep) string {
-	if s.err != nil || s.before == nil {
+	if s.err != nil || s.prev == nil && !s.first {
 		return ""
+	}
+	want := map[topic.SegmentID]topic.Range{}
+	if s.prev != nil {
+		for _, live := range s.prev.Live {
+			want[live.ID] = live.Range
+		}
 	}
 	if s.Pending {
-		if !slices.Equal(s.Live, s.before.Live) {
-			return "it is an intent, but its live segments are not those in force"
+		for _, c := range s.Edit.Children {
+			if s.made[c.ID] {
+				return fmt.Sprintf("it makes segment %s, which was made before", c.ID)
+			}
 		}
-		return ""
+		return sameLive(s.Live, want, "it is an intent, but its live segments are not those in force: ")
 	}
-	for _, live := range s.Live {
-		if !slices.Contains(s.Edit.Children, live) && !slices.Contains(s.before.Live, live) {
-			return fmt.Sprintf("segment %s with range %s is live, but no edit made it so", live.ID, live.Range)
-		}
+	if s.prev != nil && !s.prev.Pending {
+		return "" // it completes nothing
 	}
-	for _, old := range s.before.Live {
-		if !slices.Contains(s.Live, old) && !slices.Contains(s.Edit.Parents, old.ID) {
-			return fmt.Sprintf("segment %s is no longer live, but no edit ended it", old.ID)
+	for _, id := range s.Edit.Parents {
+		delete(want, id)
+	}
+	for _, c := range s.Edit.Children {
+		want[c.ID] = c.Range
+	}
+	return sameLive(s.Live, want, "")
+}
+
+// sameLive compares live segments with what they must be.
+func sameLive(live []topic.Live, want map[topic.SegmentID]topic.Range, why string) string {
+	for _, l := range live {
+		if r, ok := want[l.ID]; !ok || r != l.Range {
+			return fmt.Sprintf("%ssegment %s with range %s is live, but no edit made it so", why, l.ID, l.Range)
 		}
+		delete(want, l.ID)
+	}
+	if len(want) > 0 {
+		id := slices.Min(slices.Collect(maps.Keys(want)))
+		return fmt.Sprintf("%ssegment %s with range %s is not live, but no edit ended it", why, id, want[id])
 	}
 	return ""
 }
 
-// child is a segment as the layout that made it describes it.
-type child struct {
-	topic.Live
-	parents []topic.SegmentID
-}
-
-// history is what the layout's log says.
-type history struct {
-	segments []child // all that there ever were, by id
-	inForce  *topic.Layout
-	pending  map[topic.SegmentID]bool // parents of an edit under way
-	broken   bool                     // a layout could not be read
-}
-
-func checkInForce(h *history) string {
-	if h.inForce == nil && !h.broken {
-		return "there is no layout in force"
+// checkCover: an edit replaces live neighbours by children that cover exactly
+// their slots.
+func checkCover(s layoutStep) string {
+	if s.err != nil || !s.Pending {
+		return ""
+	}
+	live := make(map[topic.SegmentID]topic.Range, len(s.Live))
+	for _, l := range s.Live {
+		live[l.ID] = l.Range
+	}
+	var parents, children []topic.Range
+	for _, id := range s.Edit.Parents {
+		r, ok := live[id]
+		if !ok {
+			return fmt.Sprintf("it ends segment %s, which is not live", id)
+		}
+		delete(live, id)
+		parents = append(parents, r)
+	}
+	for _, c := range s.Edit.Children {
+		children = append(children, c.Range)
+	}
+	old, gap := joined(parents)
+	if gap != "" {
+		return "its parents are no neighbours: " + gap
+	}
+	next, gap := joined(children)
+	if gap != "" {
+		return "its children are no neighbours: " + gap
+	}
+	if old != next {
+		return fmt.Sprintf("its parents cover the slots %s, its children %s", old, next)
 	}
 	return ""
 }
 
-func (v *verifier) layoutLog() *commitlog.Log {
-	return commitlog.New(v.store.Filer, path.Join(v.topic.Dir(), "layout"), ".json")
+// joined is the range that neighbours cover together, or why they do not.
+func joined(list []topic.Range) (all topic.Range, gap string) {
+	if len(list) == 0 {
+		return all, "there are none"
+	}
+	for i, r := range list {
+		switch {
+		case !r.Valid():
+			return all, fmt.Sprintf("%s is no range", r)
+		case i == 0:
+			all = r
+		case r.Lo != all.Hi:
+			return all, fmt.Sprintf("%s follows %s", r, list[i-1])
+		}
+		all.Hi = r.Hi
+	}
+	return all, ""
 }
 
-// history reads and checks the layout's log. It is nil if there is nothing to
-// go on with.
-func (v *verifier) history(ctx context.Context) (*history, error) {
-	h := &history{pending: map[topic.SegmentID]bool{}}
-	log := v.layoutLog()
-	for l, err := range v.walk(ctx, log, ".json", place{}) {
-		if err != nil {
-			return nil, err
+// ring tells why live segments do not cover each slot once, in order.
+func ring(live []topic.Live) error {
+	seen := make(map[topic.SegmentID]bool, len(live))
+	ranges := make([]topic.Range, len(live))
+	for i, l := range live {
+		if l.ID == "" || seen[l.ID] {
+			return fmt.Errorf("segment %q is listed twice, or has no name", l.ID)
 		}
-		step := layoutStep{before: h.inForce}
-		if h.broken || l.e.N != l.expect {
-			step.before = nil
-		}
-		if step.Layout, step.err = v.layout(ctx, l.e); step.err != nil && !definite(step.err) {
-			return nil, step.err
-		}
-		run(v, v.checks.layout, place{path: l.e.Path}, step)
-		h.take(step)
+		seen[l.ID], ranges[i] = true, l.Range
 	}
-	run(v, v.checks.history, place{path: log.Dir()}, h)
-	v.broken = v.broken || h.broken
-	if h.inForce == nil {
-		return nil, nil
+	all, gap := joined(ranges)
+	if gap != "" {
+		return fmt.Errorf("its live segments do not cover each slot once: %s", gap)
 	}
-	slices.SortFunc(h.segments, func(a, b child) int { return strings.Compare(string(a.ID), string(b.ID)) })
-	return h, nil
-}
-
-func (h *history) take(s layoutStep) {
-	if s.err != nil {
-		h.broken = true
-		return
+	if all != (topic.Range{Lo: 0, Hi: topic.Slots}) {
+		return fmt.Errorf("its live segments cover the slots %s", all)
 	}
-	clear(h.pending)
-	if s.Pending {
-		for _, id := range s.Edit.Parents {
-			h.pending[id] = true
-		}
-		return
-	}
-	h.inForce = &s.Layout
-	for _, live := range s.Edit.Children {
-		h.segments = append(h.segments, child{live, s.Edit.Parents})
-	}
+	return nil
 }
 
 // layout reads one entry. Errors about the data match filer.ErrCorrupt.
@@ -129,14 +191,15 @@ func (v *verifier) layout(ctx context.Context, e commitlog.Entry) (l topic.Layou
 	if err := json.Unmarshal(data, &l); err != nil {
 		return l, fmt.Errorf("%w: %w", filer.ErrCorrupt, err)
 	}
-	if err := l.Validate(); err != nil {
+	if err := ring(l.Live); err != nil {
 		return l, fmt.Errorf("%w: %w", filer.ErrCorrupt, err)
 	}
 	return l, nil
 }
 
-// maxLayout bounds what is read of a layout.
-const maxLayout = 64 << 20
+// maxContent bounds what is read of a file that is not inline: more than any
+// chunk, layout or description has.
+const maxContent = 64 << 20
 
 func (v *verifier) content(ctx context.Context, e filer.Entry) (data []byte, err error) {
 	if len(e.Blobs) == 0 {
@@ -148,91 +211,8 @@ func (v *verifier) content(ctx context.Context, e filer.Entry) (data []byte, err
 			return err
 		}
 		defer r.Close() //nolint:errcheck // read-only
-		data, err = io.ReadAll(io.LimitReader(r, maxLayout))
+		data, err = io.ReadAll(io.LimitReader(r, maxContent))
 		return err
 	})
 	return data, err
-}
-
-// segmentFile is a segment.json with what the layout says of the segment.
-type segmentFile struct {
-	child
-	got topic.Segment
-	err error
-}
-
-// checkSegmentFile: the description is there and says what the layout says.
-func checkSegmentFile(s segmentFile) string {
-	switch {
-	case s.err != nil:
-		return s.err.Error()
-	case s.got.ID != s.ID:
-		return fmt.Sprintf("it describes segment %q", s.got.ID)
-	case s.got.Range != s.Range:
-		return fmt.Sprintf("its range is %s, the layout says %s", s.got.Range, s.Range)
-	}
-	for _, p := range s.got.Parents {
-		if !slices.Contains(s.parents, p) {
-			return fmt.Sprintf("it has the parent %s, which the layout does not know", p)
-		}
-	}
-	return ""
-}
-
-// describedAs reads and checks a segment.json. Where it is wrong, what the
-// layout says is gone on with.
-func (v *verifier) describedAs(ctx context.Context, c child) (topic.Segment, error) {
-	file := cursor.At[topic.Segment](v.store.Filer, path.Join(v.segmentDir(c.ID), "segment.json"))
-	got, _, err := file.Load(ctx)
-	if err != nil && !definite(err) {
-		return got, err
-	}
-	s := segmentFile{c, got, err}
-	run(v, v.checks.segment, place{path: file.Path(), segment: c.ID}, s)
-	if checkSegmentFile(s) != "" {
-		got = topic.Segment{Parents: c.parents}
-	}
-	got.ID, got.Range = c.ID, c.Range
-	return got, nil
-}
-
-func (v *verifier) segmentDir(id topic.SegmentID) string {
-	return path.Join(v.topic.Dir(), "segments", string(id))
-}
-
-// segmentEnd is a segment that has been read to its end.
-type segmentEnd struct {
-	live, pending, sealed bool
-}
-
-func checkSealLive(s segmentEnd) string {
-	if s.sealed && s.live && !s.pending {
-		return "it is sealed, but the layout has it live and no edit is under way"
-	}
-	return ""
-}
-
-func checkSealMissing(s segmentEnd) string {
-	if !s.sealed && !s.live {
-		return "it is not live any more, but it is not sealed either"
-	}
-	return ""
-}
-
-// end checks how a segment ends. An edit may have sealed it since the layout was
-// read, so that is read again before a seal is called wrong.
-func (v *verifier) end(ctx context.Context, h *history, id topic.SegmentID, sealed bool) error {
-	isLive := func(l topic.Live) bool { return l.ID == id }
-	s := segmentEnd{live: slices.ContainsFunc(h.inForce.Live, isLive), pending: h.pending[id], sealed: sealed}
-	if s.live && s.sealed && !s.pending {
-		l, err := v.topic.Layouts(ctx)
-		if err != nil && !definite(err) {
-			return err
-		}
-		for _, l := range l {
-			s.pending = s.pending || slices.Contains(l.Edit.Parents, id)
-		}
-	}
-	run(v, v.checks.end, place{path: v.segmentDir(id), segment: id}, s)
-	return nil
 }

@@ -76,8 +76,11 @@ type recordStep struct {
 	*segmentState
 	c    segment.Chunk
 	prev topic.Position // of the record before in this chunk, zero for the first
-	r    *record.Record
-	slot topic.Slot
+	// floors and reached are of the chunk's source: what the segment's description
+	// says that the ancestors have taken in, and what they have.
+	floors, reached []level
+	r               *record.Record
+	slot            topic.Slot
 }
 
 func checkOrder(s *recordStep) string {
@@ -99,11 +102,23 @@ func checkFrom(s *recordStep) string {
 // checkLate: a record lies above all that the segment, or its ancestors, had
 // taken in before (rules 10 and 11).
 func checkLate(s *recordStep) string {
-	have := s.taken[s.c.Source].Max(s.FloorOf(s.c.Source, s.slot))
+	have := s.taken[s.c.Source].Max(find(s.floors, uint32(s.slot)).at)
 	if s.r.Position.After(have) {
 		return ""
 	}
 	return fmt.Sprintf("record %s of source %s comes after the segment had taken in %s", s.r.Position, s.c.Source, have)
+}
+
+// checkLineage: a record lies above all that the ancestors hold of its slot, also
+// where a checkpoint had passed it and no floor says so: each key is in order
+// along the lineage. What another check
+// names is left to it.
+func checkLineage(s *recordStep) string {
+	have := find(s.reached, uint32(s.slot)).at
+	if s.r.Position.After(have) || !s.Range.Contains(s.slot) || checkLate(s) != "" {
+		return ""
+	}
+	return fmt.Sprintf("record %s of source %s comes after an ancestor had taken in %s", s.r.Position, s.c.Source, have)
 }
 
 func checkRange(s *recordStep) string {
@@ -182,7 +197,7 @@ func checkPositionTime(s *content) string {
 }
 
 // checkRecordTimes: First and Last are the times of the first and last record,
-// moved up only as far as the chunk before asks for.
+// moved up only as far as the chunk before, or the parents' seals, ask for.
 func checkRecordTimes(s *content) string {
 	if s.records == 0 || s.prev == nil {
 		return ""
@@ -192,11 +207,10 @@ func checkRecordTimes(s *content) string {
 		said, real time.Time
 	}{{"first", s.c.First, s.first}, {"last", s.c.Last, s.last}} {
 		want := t.real
-		if s.prev.Last.After(want) {
-			want = s.prev.Last
+		if s.notBefore().After(want) {
+			want = s.notBefore()
 		}
-		clamped := s.prev.Entry.ID == "" && len(s.Parents) > 0 && t.said.After(want) // by the parents' seals
-		if !t.said.Equal(want) && !clamped {
+		if !t.said.Equal(want) {
 			return fmt.Sprintf("its %s time is %s, by its records it is %s", t.name, stamp(t.said), stamp(want))
 		}
 	}
@@ -237,10 +251,13 @@ func (v *verifier) scan(s *segmentState, c segment.Chunk, data []byte, found *co
 	if err != nil {
 		return err
 	}
-	src := v.sourceOf(s, c, at.path)
+	src := v.sourceOf(c.Source, at.path)
+	if c.From >= src.from {
+		src.from, src.fromPath = c.From, at.path
+	}
 	v.chunks = append(v.chunks, chunkRef{at})
 	var rec record.Record
-	step := recordStep{segmentState: s, c: c, r: &rec}
+	step := recordStep{segmentState: s, c: c, r: &rec, floors: s.floors[c.Source], reached: v.reached[c.Source]}
 	for !v.full() {
 		err := r.Read(&rec)
 		if err == io.EOF { //nolint:errorlint // the Reader's contract is io.EOF itself

@@ -42,26 +42,23 @@ type source struct {
 	checkpointErr error
 }
 
-// sourceOf notes a chunk's source.
-func (v *verifier) sourceOf(s *segmentState, c segment.Chunk, path string) *source {
-	of := func(name string) *source {
-		src := v.sources[name]
-		if src == nil {
-			src = &source{name: name, path: path}
-			v.sources[name] = src
-		}
-		return src
-	}
-	if s.trimmed && s.prev == nil {
-		for _, p := range c.Positions {
-			of(p.Source).known = max(of(p.Source).known, p.At.Sequence)
-		}
-	}
-	src := of(c.Source)
-	if c.From >= src.from {
-		src.from, src.fromPath = c.From, path
+// sourceOf is what is known of a source; path is of a chunk that tells of it.
+func (v *verifier) sourceOf(name, path string) *source {
+	src := v.sources[name]
+	if src == nil {
+		src = &source{name: name, path: path}
+		v.sources[name] = src
 	}
 	return src
+}
+
+// trimmed notes how far each source had been taken in by chunks that are gone, by
+// the first entry that is left.
+func (v *verifier) trimmed(c segment.Chunk) {
+	for _, p := range c.Positions {
+		src := v.sourceOf(p.Source, c.Entry.Path)
+		src.known = max(src.known, p.At.Sequence)
+	}
 }
 
 // take notes a record that is in a chunk.
@@ -163,6 +160,10 @@ func (v *verifier) source(ctx context.Context, s *source) error {
 	if v.broken {
 		return nil
 	}
+	trail, err := v.trailOf(ctx, s.name)
+	if err != nil {
+		return err
+	}
 	slices.SortFunc(s.runs, func(a, b rowRun) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.lo, b.lo)) })
 	slices.Sort(s.rejected)
 	slices.Sort(s.batches)
@@ -170,7 +171,7 @@ func (v *verifier) source(ctx context.Context, s *source) error {
 	step := rowStep{source: s.name, first: true}
 	for _, r := range s.runs {
 		step.first = step.prev.seq != r.seq
-		step.run, step.due = r, r.seq <= due && r.seq > s.known
+		step.run, step.due = r, r.seq <= due && r.seq > s.known && !trail.givenUp(r.seq)
 		if !step.first {
 			step.where = v.chunks[step.prev.chunk].path
 		}

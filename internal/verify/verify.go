@@ -54,8 +54,9 @@ func without(kind Kind) Option { return func(v *verifier) { v.checks.remove(kind
 
 // Topic verifies a topic. It may be written to meanwhile. With lanes it also
 // proves that what the checkpoints say to be committed is; without (nil) it
-// looks at files only. It holds one chunk in memory, and 24 bytes for each run
-// of consecutive rows of a message in a segment.
+// looks at files only. It holds one chunk in memory, 24 bytes for each run of
+// consecutive rows of a message in a segment, and for each source how far it has
+// got, by ranges of slots.
 //
 // The error tells that the verification could not be done: there is no such
 // topic, it is being deleted, or the filer or a lane's server does not answer
@@ -63,6 +64,7 @@ func without(kind Kind) Option { return func(v *verifier) { v.checks.remove(kind
 func Topic(ctx context.Context, store *segment.Store, lanes Lanes, name string, opts ...Option) (Report, error) {
 	v := &verifier{
 		store: store, lanes: lanes, checks: allChecks(), sources: map[string]*source{},
+		ended: map[topic.SegmentID]ending{}, reached: levels{},
 		report: Report{Topic: name, Violations: []Violation{}},
 	}
 	for _, o := range opts {
@@ -92,7 +94,10 @@ type verifier struct {
 	report Report
 
 	topic   *segment.Topic
-	before  map[string]uint64 // checkpoints as they were when it began
+	before  map[string]uint64          // checkpoints as they were when it began
+	ended   map[topic.SegmentID]ending // segments that are read, and whose children are not
+	refused map[string]topic.Position  // by the topic for messages that name none
+	reached levels                     // by the records of the segments that are read
 	sources map[string]*source
 	chunks  []chunkRef
 	// broken: some of the topic could not be read, or is out of order. What
@@ -144,21 +149,43 @@ func (v *verifier) verify(ctx context.Context, name string) error {
 	return v.whole(ctx)
 }
 
-// files looks at the layout and at each segment by itself.
+// files looks at the layout, and at each segment with what it has from its
+// parents.
 func (v *verifier) files(ctx context.Context) error {
+	folders, err := v.folders(ctx)
+	if err != nil {
+		return err
+	}
 	h, err := v.history(ctx)
 	if err != nil || h == nil {
 		return err
 	}
-	for _, c := range h.segments {
-		if v.full() {
-			return nil
-		}
-		if err := v.segment(ctx, h, c); err != nil {
+	v.strays(h, folders)
+	for list := range slices.Chunk(h.segments, loadAhead) {
+		files, err := v.load(ctx, list)
+		if err != nil {
 			return err
 		}
+		for _, s := range files {
+			if v.full() {
+				return nil
+			}
+			if err := v.segment(ctx, h, s); err != nil {
+				return err
+			}
+			if s.last {
+				v.forget(s.by.Edit.Parents)
+			}
+		}
 	}
-	return nil
+	return v.underWay(ctx, h)
+}
+
+// forget drops what is kept of segments for their children.
+func (v *verifier) forget(ids []topic.SegmentID) {
+	for _, id := range ids {
+		delete(v.ended, id)
+	}
 }
 
 // whole judges what concerns all segments together.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,6 @@ import (
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/lane"
-	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
@@ -176,10 +176,7 @@ func TestSound(t *testing.T) {
 // rebuild makes the model anew with another key setting.
 func (f *fixture) rebuild(key string) {
 	f.key = key
-	for _, s := range f.segs {
-		s.chunks = nil
-	}
-	f.fill()
+	f.fill(f)
 }
 
 // move puts a record of source A that replaces one of its message into a chunk.
@@ -199,7 +196,7 @@ func emptied(f *fixture) ([]*seg, []string) {
 	for _, s := range f.segs {
 		s.chunks = nil
 	}
-	f.segs[0].chunks = []*chunk{{id: "seal", sealed: true, set: map[string]string{"First": "2026-03-01T12:00:00Z", "Last": "2026-03-01T12:00:00Z"}}}
+	f.segs[0].chunks = []*chunk{{id: "seal", sealed: true, at: began}}
 	return f.segs, f.layouts
 }
 
@@ -235,82 +232,6 @@ func TestAtMostSoManyViolations(t *testing.T) {
 	f.write(t)
 	if r := f.verify(t); len(r.Violations) != MaxViolations || r.OK {
 		t.Errorf("%d violations, ok=%t", len(r.Violations), r.OK)
-	}
-}
-
-// TestUnrouted: messages that came before their topic are in "unrouted", and
-// need not be in the topic. The real writer makes that one.
-func TestUnrouted(t *testing.T) {
-	f := newFixture()
-	f.feed().send(laneA, sourceA, 5)
-	f.write(t)
-	if got := found(f.verify(t)); !slices.Equal(got, one("lane.uncommitted")) {
-		t.Fatalf("found %q", got)
-	}
-	store := segment.NewStore(f.client, "test")
-	write(t, store, topic.Unrouted, sourceA, 5, 5)
-	if r := f.verify(t); !r.OK {
-		t.Errorf("%v", r.Violations)
-	}
-}
-
-// write appends messages of three rows to a topic with the real store.
-func write(t testing.TB, store *segment.Store, name, source string, first, last uint64) {
-	t.Helper()
-	def := topic.Definition{Name: name, Key: topic.KeyHeader, FlushAge: topic.Duration(time.Second), Lanes: "default"}
-	tp, err := store.CreateTopic(t.Context(), def, 1, began)
-	if err != nil && !errors.Is(err, segment.ErrTopicExists) {
-		t.Fatal(err)
-	}
-	segments, err := tp.Segments(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := &record.Set{}
-	for seq := first; seq <= last; seq++ {
-		for i := range uint32(3) {
-			key := fmt.Appendf(nil, "key %d", i)
-			r := record.Record{Time: began.Add(time.Duration(seq) * time.Second), Position: topic.Position{Sequence: seq, Row: i}, Key: key, Value: key}
-			if err := set.Append(&r, topic.SlotOf(key)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	_, err = segments[0].Append(t.Context(), segment.Input{Source: source, From: first - 1, Set: set,
-		Checkpoint: func(context.Context) (topic.Position, error) { return topic.Position{}, nil },
-		Holds:      func(context.Context, segment.SourcePosition) error { return nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestRealWriter: what the store writes is sound by what this package reads.
-func TestRealWriter(t *testing.T) {
-	store := segment.NewStore(memfs.New().Client("test", nil), "test")
-	if err := store.CreateCheckpoint(t.Context(), sourceA); err != nil {
-		t.Fatal(err)
-	}
-	write(t, store, "real", sourceA, 1, 2000)
-	write(t, store, "real", sourceA, 2001, 2002)
-	r, err := Topic(t.Context(), store, nil, "real")
-	if err == nil { // its writer said that it started from 2000, but the checkpoint never moved
-		if got := found(r); !slices.Equal(got, one("checkpoint.back")) {
-			t.Errorf("found %v", r.Violations)
-		}
-	}
-	file := store.CheckpointFile(sourceA)
-	c, version, err2 := file.Load(t.Context())
-	if err = errors.Join(err, err2); err == nil {
-		_, err = file.Save(t.Context(), c.Advance(2002, began, nil), version)
-	}
-	if err == nil {
-		r, err = Topic(t.Context(), store, nil, "real")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !r.OK || r.Records != 6006 || r.Chunks != 2 {
-		t.Errorf("%+v", r)
 	}
 }
 
@@ -380,5 +301,20 @@ func TestHugeClaims(t *testing.T) {
 	}}.verify(t)
 	if got := found(r); !slices.Equal(got, []Kind{"chunk.decode", "chunk.count"}) {
 		t.Errorf("found %v", r.Violations)
+	}
+}
+
+// TestKindsAreDocumented: OPERATIONS says what each violation means.
+func TestKindsAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(doc), "## What verify finds")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, kind := range Kinds() {
+		if !strings.Contains(section, "`"+string(kind)+"`") {
+			t.Errorf("%s is not documented", kind)
+		}
 	}
 }
