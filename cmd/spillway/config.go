@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
@@ -36,6 +37,8 @@ type config struct {
 	JSON         bool   `mapstructure:"json"`
 	LogLevel     string `mapstructure:"log-level"`
 	LogFormat    string `mapstructure:"log-format"`
+
+	Timeout time.Duration `mapstructure:"timeout"`
 }
 
 func addGlobalFlags(f *pflag.FlagSet) {
@@ -56,7 +59,8 @@ func addGlobalFlags(f *pflag.FlagSet) {
 	f.String("filer-tls-key", "", "key of the client certificate for the filer")
 	f.Bool("filer-https", false, "talk HTTPS to the filer's and the volume servers' HTTP ports")
 	f.String("s3", "", "URL of SeaweedFS's S3 gateway, only to show s3:// names")
-	f.String("bucket", "spillway", "bucket that holds everything")
+	f.String("bucket", "", "bucket that holds everything (default: the stack's, or spillway)")
+	f.Duration("timeout", 30*time.Second, "give up when a server has not answered for so long; functions and dev do not")
 	f.Bool("json", false, "machine-readable output")
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "text", "text or json")
@@ -94,6 +98,9 @@ func loadConfig(flags *pflag.FlagSet) (config, error) {
 	}
 	if err := v.Unmarshal(&c); err != nil {
 		return c, &functions.ConfigError{Err: fmt.Errorf("settings: %w", err)}
+	}
+	if c.Timeout <= 0 {
+		return c, &functions.ConfigError{Err: fmt.Errorf("timeout %s: want a positive time", c.Timeout)}
 	}
 	return c, nil
 }

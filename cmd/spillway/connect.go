@@ -1,29 +1,36 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"net/url"
 	"os"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc/status"
 
 	"github.com/spillway-mq/spillway/functions"
 	"github.com/spillway-mq/spillway/infra/devstack"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/seaweed"
 	"github.com/spillway-mq/spillway/internal/segment"
-	"github.com/spillway-mq/spillway/internal/topic"
 )
 
 // defaultStack is where `spillway dev` keeps its stack, and where the other
 // commands look when they are told nothing.
 const defaultStack = ".spillway"
+
+// defaultBucket is used where neither a setting nor a stack names one.
+const defaultBucket = "spillway"
 
 // locate fills in where the servers are from the stack's folder. Explicit
 // settings win.
@@ -55,9 +62,7 @@ func (a *app) locate() error {
 	fill(&c.NATS, info.NATS)
 	fill(&c.Filer, info.Filer)
 	fill(&c.S3, info.S3.URL)
-	if info.Bucket != "" && c.Bucket == "spillway" {
-		c.Bucket = info.Bucket
-	}
+	fill(&c.Bucket, info.Bucket)
 	return nil
 }
 
@@ -90,12 +95,25 @@ func (a *app) connectNATS() (*nats.Conn, error) {
 	}
 	nc, err := nats.Connect(c.NATS, opts...)
 	switch {
+	case err == nil:
+		return nc, nil
 	case errors.Is(err, nats.ErrAuthorization):
-		return nil, &functions.ConfigError{Err: fmt.Errorf("NATS server %s refuses these credentials: %w", c.NATS, err)}
-	case err != nil:
-		return nil, &functions.RetryError{Err: fmt.Errorf("NATS server %s: %w", c.NATS, err)}
+		err = fmt.Errorf("it refuses these credentials: %w", err)
+	case functions.Unavailable(err), errors.Is(err, nats.ErrMaxConnectionsExceeded), errors.Is(err, io.EOF):
+		return nil, &functions.RetryError{Err: fmt.Errorf("NATS server %s: %w", shown(c.NATS), err)}
 	}
-	return nc, nil
+	return nil, &functions.ConfigError{Err: fmt.Errorf("NATS server %s: %w", shown(c.NATS), err)}
+}
+
+// shown is a list of server URLs without the passwords in them.
+func shown(urls string) string {
+	list := strings.Split(urls, ",")
+	for i, text := range list {
+		if u, err := url.Parse(strings.TrimSpace(text)); err == nil {
+			list[i] = u.Redacted()
+		}
+	}
+	return strings.Join(list, ",")
 }
 
 // connectFiler connects to the filer and returns the store in its bucket.
@@ -116,13 +134,17 @@ func (a *app) connectFiler(ctx context.Context) (*segment.Store, func(), error) 
 			return nil, nil, &functions.ConfigError{Err: err}
 		}
 	}
-	dial, cancel := context.WithTimeout(ctx, 15*time.Second)
+	dial, cancel := context.WithTimeout(ctx, min(c.Timeout, 15*time.Second))
 	defer cancel()
 	f, err := seaweed.Dial(dial, conf)
 	if err != nil {
-		return nil, nil, &functions.RetryError{Err: fmt.Errorf("filer %s: %w", c.Filer, err)}
+		err = fmt.Errorf("filer %s: %w", c.Filer, err)
+		if _, answered := status.FromError(err); answered || errors.Is(err, context.DeadlineExceeded) {
+			return nil, nil, &functions.RetryError{Err: err}
+		}
+		return nil, nil, &functions.ConfigError{Err: err}
 	}
-	store := segment.NewStore(f, c.Bucket)
+	store := segment.NewStore(f, cmp.Or(c.Bucket, defaultBucket))
 	store.Logger = a.log
 	return store, func() { f.Close() }, nil //nolint:errcheck // nothing is pending
 }
@@ -157,18 +179,36 @@ type env struct {
 	close func()
 }
 
-// connect reaches both servers.
+// connect reaches both servers, for a command that gives up when they go away.
 func (a *app) connect(ctx context.Context) (*env, error) {
 	store, closeFiler, err := a.filer(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return a.join(store, closeFiler)
+}
+
+// attach reaches both servers, for a function that waits for them when they go
+// away.
+func (a *app) attach(ctx context.Context) (*env, error) {
+	if err := a.locate(); err != nil {
+		return nil, err
+	}
+	store, closeFiler, err := a.connectFiler(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.join(store, closeFiler)
+}
+
+// join adds NATS to a filer, which it closes when that fails.
+func (a *app) join(store *segment.Store, closeFiler func()) (*env, error) {
 	nc, err := a.connectNATS()
 	if err != nil {
 		closeFiler()
 		return nil, err
 	}
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(a.cfg.Timeout))
 	if err != nil {
 		closeFiler()
 		nc.Close()
@@ -177,12 +217,16 @@ func (a *app) connect(ctx context.Context) (*env, error) {
 	return &env{nc, js, store, func() { nc.Close(); closeFiler() }}, nil
 }
 
-// filer reaches the filer alone.
+// filer reaches the filer alone, for a command that gives up when it goes away.
 func (a *app) filer(ctx context.Context) (*segment.Store, func(), error) {
 	if err := a.locate(); err != nil {
 		return nil, nil, err
 	}
-	return a.connectFiler(ctx)
+	store, done, err := a.connectFiler(ctx)
+	if err == nil {
+		store.Filer = &patientFiler{Store: store.Filer, name: a.cfg.Filer, limit: a.cfg.Timeout, giveUp: a.giveUp}
+	}
+	return store, done, err
 }
 
 // selfCheck refuses a filer on which two creators of one name can both win:
@@ -199,22 +243,4 @@ func selfCheck(ctx context.Context, s *segment.Store) error {
 		return &functions.RetryError{Err: fmt.Errorf("check of the filer: %w", err)}
 	}
 	return nil
-}
-
-// explain gives errors of the store their exit code.
-func explain(err error) error {
-	var name *topic.NameError
-	switch {
-	case err == nil, functions.ExitCode(err) != functions.ExitBug:
-		return err
-	case errors.As(err, &name), errors.Is(err, segment.ErrNoTopic), errors.Is(err, segment.ErrTopicExists), errors.Is(err, segment.ErrForeignPosition):
-		return &functions.UsageError{Err: err}
-	case errors.Is(err, segment.ErrDeleting):
-		return &functions.RetryError{Err: err}
-	case errors.Is(err, filer.ErrCorrupt), errors.Is(err, filer.ErrNotFound), filer.Definite(err):
-		return err
-	case errors.Is(err, context.DeadlineExceeded):
-		return &functions.RetryError{Err: err}
-	}
-	return err
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -33,17 +34,23 @@ type app struct {
 	out, errs io.Writer
 	cfg       config
 	log       *slog.Logger
+	giveUp    func(error) // ends the command's context
 }
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
-	a := &app{out: out, errs: errs}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	a := &app{out: out, errs: errs, giveUp: giveUp}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
 	cmd, err := root.ExecuteContextC(ctx)
-	if err != nil {
+	if gaveUp := context.Cause(ctx); err != nil && is[*functions.RetryError](gaveUp) {
+		err = gaveUp // what follows from the end of the context explains nothing
+	}
+	if err = explain(a.natsError(err)); err != nil {
 		fmt.Fprintf(errs, "%s: %v\n", cmd.CommandPath(), err)
 	}
 	return functions.ExitCode(err)
@@ -67,6 +74,7 @@ Try it on one machine:
 With your own servers, name them by flags (--nats, --filer), by SPILLWAY_NATS and
 SPILLWAY_FILER, or in a YAML file (--config). Exit codes: 0 done, 1 a fault or a
 failed check, 2 wrong usage, 75 not available, try again, 78 wrong configuration.`,
+		Example:       "  spillway dev --dir /var/tmp/stack\n  spillway topic list --filer filer:8888\n  spillway publish orders orders.ndjson --nats nats://nats:4222",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -80,13 +88,40 @@ failed check, 2 wrong usage, 75 not available, try again, 78 wrong configuration
 	root.Args, root.RunE = usage(cobra.NoArgs), group
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &functions.UsageError{Err: err} })
 	addGlobalFlags(root.PersistentFlags())
-	root.AddCommand(a.dev(), a.nats(), a.runCommand(), a.topic(), a.publish(), a.read(), a.verify(), a.version())
+	root.AddCommand(
+		a.dev(), a.nats(), a.runCommand(),
+		a.topic(), a.publish(), a.read(), a.verify(),
+		a.version(),
+	)
+	addCompletion(root)
+	root.AddCommand(a.segments(), a.edit(), a.trace(), a.lanes())
+	root.AddCommand(a.doctor())
 	return root
+}
+
+// addCompletion adds cobra's own commands now, so that they get examples too.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for path, example := range map[string]string{
+		"help":                  "  spillway help publish\n  spillway help topic create",
+		"completion":            "  source <(spillway completion bash)",
+		"completion bash":       "  source <(spillway completion bash)\n  spillway completion bash > /etc/bash_completion.d/spillway",
+		"completion zsh":        "  spillway completion zsh > \"${fpath[1]}/_spillway\"",
+		"completion fish":       "  spillway completion fish > ~/.config/fish/completions/spillway.fish",
+		"completion powershell": "  spillway completion powershell | Out-String | Invoke-Expression",
+	} {
+		if cmd, _, err := root.Find(strings.Fields(path)); err == nil {
+			cmd.Example = example
+		}
+	}
 }
 
 func (a *app) version() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: usage(cobra.NoArgs),
+		Long:    "Prints the version of this program. Needs no server.",
+		Example: "  spillway version\n  spillway version --json",
 		RunE: func(*cobra.Command, []string) error {
 			if a.cfg.JSON {
 				return a.json(map[string]string{"version": version})

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
-	"github.com/tidwall/gjson"
 	"golang.org/x/time/rate"
 
 	"github.com/spillway-mq/spillway/client"
@@ -45,7 +45,12 @@ is standard input.
 
 --ack buffered waits until JetStream has the records, --ack stored until they are
 in files. --receipts writes a line of JSON per record: its number, its receipt and
-the digest of its value, to compare with what is read later.`,
+the digest of its value, to compare with what is read later.
+
+Publishing stops at the first failure, and waits for what is under way. Exit code
+75 (a lane that is full or cannot be reached) is worth another try; what was
+published before is then published again. When records failed in several ways the
+worst one gives the exit code, in the order 1, 78, 2, 75.`,
 		Example: "  spillway publish flights flights.ndjson.gz --key-field /origin\n  tail -f app.log | spillway publish logs - --format lines",
 		Args:    usage(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -111,22 +116,23 @@ func (o *publishOptions) check(name string) error {
 	return errors.Join(errs...)
 }
 
-// input opens the file, or standard input, and unpacks gzip.
+// input opens the file, or standard input, and unpacks gzip, which it knows by
+// its first bytes.
 func input(args []string, stdin io.Reader) (*bufio.Reader, func(), error) {
-	r, done := stdin, func() {}
+	r, name, done := stdin, "standard input", func() {}
 	if len(args) > 0 && args[0] != "-" {
 		f, err := os.Open(args[0])
 		if err != nil {
 			return nil, nil, err
 		}
-		r, done = f, func() { _ = f.Close() } // read-only
+		r, name, done = f, args[0], func() { _ = f.Close() } // read-only
 	}
 	b := bufio.NewReaderSize(r, 256<<10)
 	if magic, _ := b.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(b)
 		if err != nil {
 			done()
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("%s starts like gzip: %w", name, err)
 		}
 		b = bufio.NewReaderSize(z, 256<<10)
 	}
@@ -136,13 +142,14 @@ func input(args []string, stdin io.Reader) (*bufio.Reader, func(), error) {
 // published sums up a call.
 type published struct {
 	Topic   string  `json:"topic"`
-	Records uint64  `json:"records"`
+	Records uint64  `json:"records"` // acknowledged
+	Failed  uint64  `json:"failed"`  // their outcome may be unknown
 	Bytes   uint64  `json:"bytes"`
 	Seconds float64 `json:"seconds"`
 	Rate    float64 `json:"records_per_second"`
 }
 
-func (a *app) publishAll(ctx context.Context, name string, in *bufio.Reader, o publishOptions) (err error) {
+func (a *app) publishAll(ctx context.Context, name string, in *bufio.Reader, o publishOptions) error {
 	nc, err := a.connectNATS()
 	if err != nil {
 		return err
@@ -152,31 +159,81 @@ func (a *app) publishAll(ctx context.Context, name string, in *bufio.Reader, o p
 	if o.ack == "stored" {
 		level = client.Stored
 	}
-	p, err := client.NewProducer(nc, client.Options{Ack: level, Logger: a.log})
+	p, err := client.NewProducer(nc, client.Options{Ack: level, RetryBudget: min(a.cfg.Timeout, maxBudget), Logger: a.log})
 	if err != nil {
-		return &functions.ConfigError{Err: err}
+		return err
 	}
-	log, err := newReceiptLog(o.receipts)
+	feeding, closing, stop := lifetimes(ctx)
+	defer stop(nil)
+	log, err := newReceiptLog(o.receipts, a.cfg.Timeout+ackGrace, func() { stop(a.stalled(nc)) })
 	if err != nil {
 		return &functions.UsageError{Err: err}
 	}
 	sum := published{Topic: name}
 	start := time.Now()
-	inErr := a.feed(ctx, feed{p, in, o, log}, &sum)
-	err = errors.Join(p.Flush(context.WithoutCancel(ctx)), log.close())
-	err = errors.Join(err, p.Close(context.WithoutCancel(ctx)))
+	inErr := a.feed(feeding, feed{p, in, o, log}, &sum)
+	closeErr := p.Close(closing)
+	if s, ok := errors.AsType[*stalledError](closeErr); ok {
+		closeErr = s
+	}
+	if is[*client.FailedError](closeErr) || inErr != nil && context.Cause(closing) != nil {
+		closeErr = nil // the receipt log tells of the records that failed, inErr why there was no time
+	}
+	failed, logErr := log.close()
+	sum.Records, sum.Failed = sum.Records-failed, failed
 	sum.Seconds = time.Since(start).Seconds()
 	sum.Rate = float64(sum.Records) / sum.Seconds
-	if err != nil {
-		return errors.Join(inErr, &functions.RetryError{Err: err})
-	}
-	if inErr != nil {
-		return fmt.Errorf("%d records were published before: %w", sum.Records, inErr)
-	}
+	err = functions.Worst(explain(inErr), explain(closeErr), logErr)
 	if a.cfg.JSON {
-		return a.json(sum)
+		err = errors.Join(err, a.json(sum))
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("%d records were published before: %w", sum.Records, err)
+	case a.cfg.JSON:
+		return nil
 	}
 	return a.printf("published %d records, %d bytes, in %.1f s (%.0f/s)\n", sum.Records, sum.Bytes, sum.Seconds, sum.Rate)
+}
+
+// natsError says which server an error is about that only says that there was no
+// answer: the filer's errors say it by themselves.
+func (a *app) natsError(err error) error {
+	if functions.ExitCode(err) == functions.ExitBug && functions.Unavailable(err) && !is[*awayError](err) && a.cfg.NATS != "" {
+		return fmt.Errorf("NATS server %s: %w", shown(a.cfg.NATS), err)
+	}
+	return err
+}
+
+// stalledError ends a call whose records get no outcome.
+type stalledError struct{ why string }
+
+func (e *stalledError) Error() string { return e.why }
+
+func (a *app) stalled(nc *nats.Conn) error {
+	waited := a.cfg.Timeout + ackGrace
+	if !nc.IsConnected() {
+		return &stalledError{fmt.Sprintf("NATS server %s has not been reachable, and no record has got there for %s", shown(a.cfg.NATS), waited)}
+	}
+	return &stalledError{fmt.Sprintf("no record has been stored for %s; does a worker run (`spillway run ingest`)?", waited)}
+}
+
+const (
+	maxBudget = 90 * time.Second // of the client
+	ackGrace  = 10 * time.Second // what the client may take beyond its budget
+	lastGrace = 5 * time.Second  // to publish what is under way after an interrupt
+)
+
+// lifetimes derives until when to publish, and until when to wait for what is
+// under way: a little longer when ctx ends, and both until stop is called.
+func lifetimes(ctx context.Context) (feeding, closing context.Context, stop context.CancelCauseFunc) {
+	feeding, stopFeeding := context.WithCancelCause(ctx)
+	closing, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(feeding, func() { time.AfterFunc(lastGrace, func() { giveUp(context.Cause(feeding)) }) })
+	return feeding, closing, func(cause error) {
+		stopFeeding(cause)
+		giveUp(cause)
+	}
 }
 
 // feed is where records come from and go to.
@@ -196,13 +253,20 @@ func (a *app) feed(ctx context.Context, f feed, sum *published) error {
 	}
 	show := newProgress(a.errs, o.progress)
 	defer show.end()
+	values := readValues(ctx, f.in, o.format)
 	for line := uint64(1); ; line++ {
-		value, err := next(f.in, o.format)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return &functions.UsageError{Err: fmt.Errorf("line %d: %w", line, err)}
+		var value []byte
+		select {
+		case v := <-values:
+			if errors.Is(v.err, io.EOF) {
+				return nil
+			}
+			if v.err != nil {
+				return &functions.UsageError{Err: fmt.Errorf("line %d: %w", line, v.err)}
+			}
+			value = v.value
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 		if o.format == "ndjson" && len(bytes.TrimSpace(value)) == 0 {
 			continue
@@ -211,99 +275,18 @@ func (a *app) feed(ctx context.Context, f feed, sum *published) error {
 		if err != nil {
 			return &functions.UsageError{Err: fmt.Errorf("line %d: %w", line, err)}
 		}
-		if err := limit.Wait(ctx); err != nil {
-			return &functions.RetryError{Err: err}
+		if limit.Wait(ctx) != nil {
+			return context.Cause(ctx)
 		}
 		pending, err := f.Publish(ctx, sum.Topic, r)
-		var large *client.ValueTooLargeError
-		if errors.As(err, &large) {
-			return &functions.UsageError{Err: fmt.Errorf("line %d: %w", line, err)}
-		}
 		if err != nil {
-			return &functions.RetryError{Err: err}
-		}
-		if err := f.log.add(ctx, line, pending, value); err != nil {
-			return &functions.RetryError{Err: err}
+			return fmt.Errorf("line %d: %w", line, err)
 		}
 		sum.Records++
 		sum.Bytes += uint64(len(value))
+		if more, err := f.log.add(ctx, unanswered{n: line, pending: pending}, value); !more {
+			return err
+		}
 		show.at(sum.Records, sum.Bytes)
 	}
-}
-
-// maxLine bounds what is taken into memory for one value; the client refuses it
-// long before with the right advice.
-const maxLine = 4 << 20
-
-// next reads one value. io.EOF ends the input.
-func next(in *bufio.Reader, format string) ([]byte, error) {
-	if format == "value" {
-		b, err := io.ReadAll(io.LimitReader(in, maxLine))
-		if err == nil && len(b) == 0 {
-			if _, err := in.Peek(1); err != nil {
-				return nil, io.EOF
-			}
-		}
-		return b, err
-	}
-	var line []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull) && len(line) <= maxLine:
-			continue
-		case errors.Is(err, bufio.ErrBufferFull):
-			return nil, fmt.Errorf("the line is longer than %d bytes", maxLine)
-		case errors.Is(err, io.EOF) && len(line) > 0, err == nil:
-			line = bytes.TrimSuffix(line, []byte("\n"))
-			return bytes.TrimSuffix(line, []byte("\r")), nil
-		}
-		return nil, err
-	}
-}
-
-// record makes a record of a value.
-func (o *publishOptions) record(value []byte) (client.Record, error) {
-	r := client.Record{Value: value, Headers: o.fixed}
-	if o.format == "ndjson" && !gjson.ValidBytes(value) {
-		return r, fmt.Errorf("this is not JSON: %.60q; --format lines takes any text", value)
-	}
-	if o.hasKey {
-		r.Key = []byte(o.key)
-	}
-	if o.keyPath != nil {
-		switch v := at(value, o.keyPath); v.Type {
-		case gjson.Null:
-		case gjson.String:
-			r.Key = []byte(v.Str)
-		case gjson.JSON:
-			return r, fmt.Errorf("the key at %s is an object or array", o.keyField)
-		default:
-			r.Key = []byte(v.Raw)
-		}
-	}
-	if o.timePath != nil {
-		v := at(value, o.timePath)
-		var err error
-		switch v.Type {
-		case gjson.Null:
-		case gjson.Number:
-			r.EventTime = time.UnixMicro(int64(v.Num * 1e6)).UTC()
-		default:
-			if r.EventTime, err = time.Parse(time.RFC3339Nano, v.Str); err != nil {
-				return r, fmt.Errorf("the event time at %s: %.40q is neither RFC 3339 nor a number of seconds", o.timeField, v.Raw)
-			}
-		}
-	}
-	return r, nil
-}
-
-// at follows a JSON pointer.
-func at(value []byte, path []string) gjson.Result {
-	v := gjson.ParseBytes(value)
-	for _, token := range path {
-		v = v.Get(gjson.Escape(token))
-	}
-	return v
 }

@@ -23,6 +23,7 @@ type readOptions struct {
 	follow              bool
 	limit               uint64
 	onlyRejected, every bool
+	skipTrimmed         bool
 }
 
 func (a *app) read() *cobra.Command {
@@ -36,7 +37,12 @@ standard error when it ended.
 
 Rejected records (undecodable, wrong key, unknown topic) are left out and counted;
 --rejected shows only those, with their reasons, --all shows both. Output is
-NDJSON with all fields, "raw" (values only, a line each) or "table".`,
+NDJSON with all fields, "raw" (values only, a line each) or "table".
+
+Splits, merges and rolls do not matter to a reader: it follows them, and positions
+stay valid. Where records that it has not read were trimmed it ends with exit code
+1 and the position to go on from; --skip-trimmed goes on by itself, and says what
+was passed over.`,
 		Example: "  spillway read orders --from earliest --limit 10\n  spillway read orders --from -1h --key 4711 --follow\n  spillway read unrouted --rejected",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,13 +57,13 @@ NDJSON with all fields, "raw" (values only, a line each) or "table".`,
 			defer done()
 			t, err := store.Topic(cmd.Context(), args[0])
 			if err != nil {
-				return explain(err)
+				return err
 			}
 			r, err := startAt(cmd.Context(), t, o.from)
 			if err != nil {
-				return explain(err)
+				return err
 			}
-			return explain(a.readAll(cmd.Context(), r, o))
+			return a.readAll(cmd.Context(), r, o)
 		},
 	}
 	f := cmd.Flags()
@@ -68,6 +74,7 @@ NDJSON with all fields, "raw" (values only, a line each) or "table".`,
 	f.Uint64Var(&o.limit, "limit", 0, "end after so many records")
 	f.BoolVar(&o.onlyRejected, "rejected", false, "only rejected records")
 	f.BoolVar(&o.every, "all", false, "rejected records too")
+	f.BoolVar(&o.skipTrimmed, "skip-trimmed", false, "go on where records were trimmed before they were read")
 	return cmd
 }
 
@@ -107,7 +114,7 @@ func (a *app) readAll(ctx context.Context, r *segment.Reader, o readOptions) err
 	p := &printer{out: out, o: o}
 	err := p.header()
 	for err == nil {
-		err = p.some(ctx, r)
+		err = a.readSome(ctx, r, p)
 		if flush := out.Flush(); err == nil {
 			err = flush
 		}
@@ -127,10 +134,29 @@ func (a *app) readAll(ctx context.Context, r *segment.Reader, o readOptions) err
 	switch {
 	case errors.Is(err, errEnough), errors.Is(err, syscall.EPIPE):
 		return nil
-	case ctx.Err() != nil && o.follow:
+	case ctx.Err() != nil && !is[*functions.RetryError](context.Cause(ctx)) && o.follow:
 		return nil // Ctrl-C is how following ends
 	}
 	return err
+}
+
+// readSome prints what there is now. Where records were trimmed before they were
+// read, it says where to go on, or goes on there if it is told to.
+func (a *app) readSome(ctx context.Context, r *segment.Reader, p *printer) error {
+	for {
+		err := p.some(ctx, r)
+		gap, trimmed := errors.AsType[*segment.TrimmedError](err)
+		if !trimmed {
+			return err
+		}
+		if !p.o.skipTrimmed {
+			after := r.Position()
+			after[gap.Segment] = gap.Next
+			return fmt.Errorf("%w; to go on there, give --skip-trimmed, or --from %s", err, after)
+		}
+		a.note("passed over: %v", gap)
+		r.Skip(gap)
+	}
 }
 
 // printer writes records as the options say.
@@ -201,7 +227,8 @@ func (a *app) verify() *cobra.Command {
 checks that nothing is missing, doubled, out of order or damaged. It trusts
 nothing that a worker has in memory, and may run while records arrive. Exit code
 1 if anything is wrong; each violation names the file, segment and offset.`,
-		Args: usage(cobra.ExactArgs(1)),
+		Example: "  spillway verify orders\n  spillway verify orders --json | jq '.violations[]'\n  spillway verify orders --files-only",
+		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := a.connect(cmd.Context())
 			if err != nil {
@@ -214,7 +241,7 @@ nothing that a worker has in memory, and may run while records arrive. Exit code
 			}
 			report, err := verify.Topic(cmd.Context(), e.store, lanes, args[0])
 			if err != nil {
-				return explain(err)
+				return err
 			}
 			if a.cfg.JSON {
 				err = a.json(report)

@@ -9,12 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/spillway-mq/spillway/client"
+	"github.com/spillway-mq/spillway/functions"
 )
 
 // receiptLine is one line of a receipt log.
@@ -34,16 +38,37 @@ type unanswered struct {
 }
 
 // receiptLog waits for the outcome of every record, in order, and writes the
-// receipts down if there is a file for them. The first failure ends it.
+// receipts down if there is a file for them. Of records that fail it keeps the
+// first of each exit code, and how many there were.
 type receiptLog struct {
 	file *os.File
 	out  *bufio.Writer
 	next chan unanswered
-	done chan error
+	work errgroup.Group
+	bad  chan struct{} // closed at the first failure
+
+	patience time.Duration // with one record
+	stalled  func()
+
+	// Owned by collect until it ends.
+	failures map[int]*failures
+	writeErr error
 }
 
-func newReceiptLog(path string) (*receiptLog, error) {
-	l := &receiptLog{next: make(chan unanswered, maxUnanswered), done: make(chan error, 1)}
+// failures are those of one exit code.
+type failures struct {
+	count uint64
+	first error
+}
+
+// newReceiptLog writes to a file at path, if it is not empty. stalled is called
+// when the next record in order has got no outcome for so long; it must see to
+// it that the producer ends.
+func newReceiptLog(path string, patience time.Duration, stalled func()) (*receiptLog, error) {
+	l := &receiptLog{
+		next: make(chan unanswered, maxUnanswered), bad: make(chan struct{}), failures: map[int]*failures{},
+		patience: patience, stalled: stalled,
+	}
 	if path != "" {
 		f, err := os.Create(path)
 		if err != nil {
@@ -51,55 +76,87 @@ func newReceiptLog(path string) (*receiptLog, error) {
 		}
 		l.file, l.out = f, bufio.NewWriter(f)
 	}
-	go func() { l.done <- l.collect() }()
+	l.work.Go(func() error { l.collect(); return nil })
 	return l, nil
 }
 
-// add hands a record over. It blocks while too many are unanswered.
-func (l *receiptLog) add(ctx context.Context, n uint64, p *client.Pending, value []byte) error {
-	u := unanswered{n: n, pending: p}
+// add hands a record over. It blocks while too many are unanswered. It returns
+// false when no more should be published: a record has failed, which close will
+// tell, or ctx ended. The record was handed over unless there is an error.
+func (l *receiptLog) add(ctx context.Context, u unanswered, value []byte) (more bool, err error) {
 	if l.out != nil {
 		u.digest = sha256.Sum256(value)
 	}
 	select {
 	case l.next <- u:
-		return nil
-	case err := <-l.done:
-		l.done <- err
-		return errors.Join(errors.New("publishing failed"), err)
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, context.Cause(ctx)
+	}
+	select {
+	case <-l.bad:
+		return false, nil
+	default:
+		return true, nil
 	}
 }
 
-func (l *receiptLog) collect() error {
+func (l *receiptLog) collect() {
+	timer := time.AfterFunc(l.patience, l.stalled)
+	timer.Stop()
 	for u := range l.next {
-		receipt, err := u.pending.Wait(context.Background()) // the producer bounds it
-		if err != nil {
-			return fmt.Errorf("record %d: %w", u.n, err)
-		}
-		if l.out == nil {
-			continue
-		}
-		line, err := json.Marshal(receiptLine{u.n, receipt.String(), hex.EncodeToString(u.digest[:])})
-		if err != nil {
-			return err
-		}
-		if _, err := l.out.Write(append(line, '\n')); err != nil {
-			return err
+		timer.Reset(l.patience)
+		receipt, err := u.pending.Wait(context.Background()) // ends with the producer
+		timer.Stop()
+		switch {
+		case err != nil:
+			l.fail(fmt.Errorf("record %d: %w", u.n, err))
+		case l.out != nil && l.writeErr == nil:
+			l.write(u, receipt)
 		}
 	}
-	return nil
+}
+
+func (l *receiptLog) fail(err error) {
+	err = explain(err)
+	code := functions.ExitCode(err)
+	if len(l.failures) == 0 && l.writeErr == nil {
+		close(l.bad)
+	}
+	if l.failures[code] == nil {
+		l.failures[code] = &failures{first: err}
+	}
+	l.failures[code].count++
+}
+
+func (l *receiptLog) write(u unanswered, receipt client.Receipt) {
+	line, err := json.Marshal(receiptLine{u.n, receipt.String(), hex.EncodeToString(u.digest[:])})
+	if err == nil {
+		_, err = l.out.Write(append(line, '\n'))
+	}
+	if err != nil && len(l.failures) == 0 {
+		close(l.bad)
+	}
+	l.writeErr = err
 }
 
 // close waits for the outcome of all records. What was answered is on disk then.
-func (l *receiptLog) close() error {
+// It returns how many failed, and the worst failure with the others.
+func (l *receiptLog) close() (failed uint64, err error) {
 	close(l.next)
-	err := <-l.done
-	if l.file == nil {
-		return err
+	_ = l.work.Wait() // always nil
+	var errs []error
+	for _, code := range slices.Sorted(maps.Keys(l.failures)) {
+		f := l.failures[code]
+		failed += f.count
+		if f.count > 1 {
+			f.first = fmt.Errorf("%d records failed, the first was %w", f.count, f.first)
+		}
+		errs = append(errs, f.first)
 	}
-	return errors.Join(err, l.out.Flush(), l.file.Sync(), l.file.Close())
+	if l.file != nil {
+		errs = append(errs, errors.Join(l.writeErr, l.out.Flush(), l.file.Sync(), l.file.Close()))
+	}
+	return failed, functions.Worst(errs...)
 }
 
 // progress shows a running count on a terminal.

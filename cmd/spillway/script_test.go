@@ -2,44 +2,51 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/spillway-mq/spillway/infra/devstack"
 	"github.com/spillway-mq/spillway/infra/devstack/devtest"
+	"github.com/spillway-mq/spillway/internal/lane"
 )
 
 // TestScripts runs the scripts against one stack with one resident worker. The
-// scripts use topics of their own. $STACK is the stack's folder; `code N cmd…`
-// runs a command that must end with exit code N.
+// scripts use topics of their own. $STACK is the stack's folder. Commands of our
+// own are in commands_test.go.
 func TestScripts(t *testing.T) {
 	stack := devtest.Stack(t)
-	startWorker(t, stack.Info.Dir)
+	startWorker(t, stack)
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"code": code},
+		Cmds:                commands,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("STACK", stack.Info.Dir)
 			e.Setenv("NATS", stack.Info.NATS)
+			for _, name := range []string{devstack.WeedEnv, "HOME", "XDG_CACHE_HOME"} { // where weed may be
+				e.Setenv(name, os.Getenv(name))
+			}
 			e.Setenv("LONG", strings.Repeat("x", 300))
 			return nil
 		},
 	})
 }
 
-// startWorker runs an ingest worker until the test and its scripts are done.
-func startWorker(t *testing.T, dir string) {
+// startWorker runs an ingest worker until the test and its scripts are done. The
+// lane is there when it returns.
+func startWorker(t *testing.T, stack *devstack.Stack) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"run", "ingest", "--stack", dir, "--log-level", "warn"}, os.Stdout, os.Stderr)
+		ended <- run(ctx, []string{"run", "ingest", "--stack", stack.Info.Dir, "--log-level", "warn"}, os.Stdout, os.Stderr)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -47,23 +54,25 @@ func startWorker(t *testing.T, dir string) {
 			t.Errorf("the worker ended with code %d", c)
 		}
 	})
-}
-
-func code(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: code N command [args...]")
+	nc, err := nats.Connect(stack.Info.NATS)
+	if err != nil {
+		t.Fatal(err)
 	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
-	var exit *exec.ExitError
-	switch err := ts.Exec(args[1], args[2:]...); {
-	case errors.As(err, &exit):
-		got = exit.ExitCode()
-	case err != nil:
-		ts.Fatalf("%v", err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got != want {
-		ts.Fatalf("exit code %d, want %d", got, want)
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for limit := time.After(time.Minute); ; {
+		if _, err = lane.Open(t.Context(), js, lane.ID{Group: lane.Default}); err == nil {
+			return
+		}
+		select {
+		case <-limit:
+			t.Fatalf("the worker makes no lane: %v", err)
+		case <-look.C:
+		}
 	}
 }
