@@ -34,6 +34,9 @@ var benchmarks = []benchmark{
 	{"ingest/100B/random", throughput(100, false)},
 	{"ingest/100B/flights", throughput(100, true)},
 	{"latency/stored/1000rps", measureLatency},
+	{"edits", measureEdits},
+	{"segments/500", measureWide},
+	{"topics/1000", measureMany},
 }
 
 // options are the flags.

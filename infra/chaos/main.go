@@ -1,5 +1,6 @@
 // Chaos publishes at full speed while the ingest worker, weed and the nats-server
-// are killed with SIGKILL at random moments, then lets the lane drain, verifies
+// are killed with SIGKILL at random moments, and the topic is split, merged or
+// rolled every other second. Then it lets the lane drain, verifies
 // the topic, reads it back and compares it with what the publishers were told.
 // Its last line starts with PASS or FAIL. A seed decides what is killed in which
 // order and when, as far as that can be decided; after a failure the folder is
@@ -22,7 +23,10 @@ import (
 	"github.com/spillway-mq/spillway/infra/rig"
 )
 
-const topicName = "chaos"
+const (
+	topicName = "chaos"
+	editEvery = 2 * time.Second
+)
 
 // options are the flags.
 type options struct {
@@ -87,10 +91,12 @@ func run(ctx context.Context, out io.Writer, o options) (summary string, err err
 		return "", err
 	}
 	c.ledger, c.workers = rig.NewLedger(flights), newSupervisor(env)
+	c.editor = &rig.Editor{Env: env, Topic: topicName, Every: editEvery, Killed: 0.3, Rand: rand.New(rand.NewPCG(o.seed, 1))}
 	g, gctx := errgroup.WithContext(ctx)
 	stop, stopped := context.WithCancel(gctx)
 	defer stopped()
 	g.Go(func() error { return c.workers.run(stop) })
+	g.Go(func() error { return c.editor.Run(stop) })
 	g.Go(func() error {
 		defer stopped()
 		return c.rounds(gctx, o.rounds)
@@ -100,5 +106,6 @@ func run(ctx context.Context, out io.Writer, o options) (summary string, err err
 	}
 	n := c.ledger.Counts()
 	return fmt.Sprintf("%d records sent, %d acknowledged, %d read back, each once and in key order (%d of them without a receipt); "+
-		"%d kills, %d restarts of workers that ended by themselves", n.Sent, n.Acknowledged, c.read, c.surplus, c.kills, c.workers.restarts.Load()), nil
+		"%d kills, %d restarts of workers that ended by themselves; %d splits, merges and rolls, %d more killed in the middle", n.Sent, n.Acknowledged, c.read, c.surplus, c.kills, c.workers.restarts.Load(),
+		c.editor.Edits.Load(), c.editor.Kills.Load()), nil
 }

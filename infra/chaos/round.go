@@ -38,10 +38,12 @@ type chaos struct {
 	rng     *rand.Rand
 	ledger  *rig.Ledger
 	workers *supervisor
+	editor  *rig.Editor
 	lane    *rig.Lane
 
 	plain, batched *burst
 	kills          int
+	excused        int // failures of publishers while the nats-server was down
 	read, surplus  int
 }
 
@@ -85,6 +87,9 @@ func (c *chaos) round(ctx context.Context) error {
 		return err
 	}
 	n := c.ledger.Counts()
+	if n.Failed > c.excused {
+		return fmt.Errorf("%d records were refused though the nats-server was up: %w", n.Failed-c.excused, c.ledger.Failure())
+	}
 	c.say("sent %d, acknowledged %d, outcome not known or failed %d; draining", n.Sent, n.Acknowledged, n.Failed)
 	drain, cancel := context.WithTimeout(ctx, drainLimit)
 	defer cancel()
@@ -141,7 +146,13 @@ func (c *chaos) killWeed(ctx context.Context) error {
 }
 
 func (c *chaos) killNATS(ctx context.Context) error {
-	return c.killServer(ctx, "the nats-server", c.env.Stack.KillNATS, c.env.Stack.RestartNATS)
+	before := c.ledger.Counts().Failed
+	if err := c.killServer(ctx, "the nats-server", c.env.Stack.KillNATS, c.env.Stack.RestartNATS); err != nil {
+		return err
+	}
+	err := c.caughtUp(ctx) // then publishers have heard of what was under way
+	c.excused += c.ledger.Counts().Failed - before
+	return err
 }
 
 func (c *chaos) killServer(ctx context.Context, name string, kill func() error, restart func(context.Context) error) error {

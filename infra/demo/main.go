@@ -1,5 +1,5 @@
-// Demo runs the whole line on real records: a stack, two ways in, a worker that
-// is killed in the middle, another that takes over, and a reader that is compared
+// Demo runs the whole line on real records: a stack, two ways in, a topic that is
+// split and merged, a worker that is killed in between, another that takes over, and a reader that is compared
 // with what the publishers were told. Its last line starts with PASS or FAIL.
 package main
 
@@ -65,7 +65,7 @@ func (d *demo) run(ctx context.Context, cfg rig.Config) (summary string, err err
 	i := d.env.Stack.Info
 	d.say("%s   filer http://%s   S3 %s   folder %s", i.NATS, i.Filer, i.S3.URL, i.Dir)
 	for _, step := range []func(context.Context) error{
-		d.createTopic, d.publishAndKill, d.takeOver, d.readBack, d.verify, d.showFiles,
+		d.createTopic, d.publishAndKill, d.takeOver, d.readBack, d.verify, d.showLineage, d.showFiles,
 	} {
 		if err := step(ctx); err != nil {
 			return "", err
@@ -73,5 +73,5 @@ func (d *demo) run(ctx context.Context, cfg rig.Config) (summary string, err err
 	}
 	c := d.ledger.Counts()
 	return fmt.Sprintf("%d records sent two ways, %d acknowledged, %d read back, each once and in key order; "+
-		"the worker was killed with %d unacknowledged", c.Sent, c.Acknowledged, d.read, d.above), nil
+		"the worker was killed with %d unacknowledged, between a split and a merge", c.Sent, c.Acknowledged, d.read, d.above), nil
 }

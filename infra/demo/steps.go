@@ -107,13 +107,22 @@ func paced(list []int) rig.Feed {
 	}
 }
 
-// kill ends the worker with SIGKILL once it has committed something and has
-// enough yet to commit.
+// kill splits the topic once the worker has committed something, ends the worker
+// with SIGKILL when it has enough yet to commit, and merges while there is none.
 func (d *demo) kill(ctx context.Context) error {
+	split := false
 	for {
 		at, err := d.lane.Checkpoint(ctx)
 		if err != nil {
 			return err
+		}
+		if at > 0 && !split {
+			d.step("split the topic's one segment into three while records flow: neither publishers nor the worker are told")
+			if err := d.edit(ctx, "split", topicName, "slot:0", "--ways", "3"); err != nil {
+				return err
+			}
+			split = true
+			continue
 		}
 		if at > 0 && d.ledger.Above(at) > 2*wantAbove {
 			break
@@ -140,7 +149,30 @@ func (d *demo) kill(ctx context.Context) error {
 	if d.above < wantAbove {
 		return fmt.Errorf("want at least %d records above the checkpoint at the kill", wantAbove)
 	}
-	return nil
+	d.step("merge two of the three while no worker lives")
+	return d.edit(ctx, "merge", topicName, "slot:0", "slot:30000")
+}
+
+// edit runs `spillway edit` and shows what it says.
+func (d *demo) edit(ctx context.Context, args ...string) error {
+	out, err := d.env.CLI(ctx, append([]string{"edit"}, args...)...)
+	d.sayAll(out)
+	return err
+}
+
+// sayAll shows what a command printed.
+func (d *demo) sayAll(out []byte) {
+	for line := range strings.Lines(strings.TrimSpace(string(out))) {
+		d.say("%s", strings.TrimRight(line, "\n"))
+	}
+}
+
+// showLineage draws what became of the topic's key space.
+func (d *demo) showLineage(ctx context.Context) error {
+	d.step("draw the lineage (spillway segments --tree): the key space from left to right, time downwards")
+	out, err := d.env.CLI(ctx, "segments", topicName, "--tree")
+	d.sayAll(out)
+	return err
 }
 
 func (d *demo) takeOver(ctx context.Context) error {

@@ -12,6 +12,7 @@ package devtest
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -120,20 +121,35 @@ func natsChild(arg string) int {
 // with its store in a temporary folder. Its ClientURL says where it is.
 func NATS(t testing.TB) *server.Server {
 	t.Helper()
+	return NATSOn(t, t.TempDir(), server.RANDOM_PORT)
+}
+
+// NATSOn is NATS with a store and a port of the caller's choice. Once a server
+// has been stopped, another one on the same two takes its place, and clients
+// find it again.
+func NATSOn(t testing.TB, dir string, port int) *server.Server {
+	t.Helper()
 	s, err := server.NewServer(&server.Options{
-		ServerName: strings.ReplaceAll(t.Name(), "/", "-"), Host: "127.0.0.1", Port: server.RANDOM_PORT,
-		JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		ServerName: strings.ReplaceAll(t.Name(), "/", "-"), Host: "127.0.0.1", Port: port,
+		JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	go s.Start() // ends with Shutdown
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
+	t.Cleanup(func() { StopNATS(s) })
 	if !s.ReadyForConnections(20 * time.Second) {
 		t.Fatal("the nats-server is not ready")
 	}
 	return s
+}
+
+// StopNATS ends a nats-server and returns its port, for the next one.
+func StopNATS(s *server.Server) (port int) {
+	if at, ok := s.Addr().(*net.TCPAddr); ok {
+		port = at.Port
+	}
+	s.Shutdown()
+	s.WaitForShutdown()
+	return port
 }

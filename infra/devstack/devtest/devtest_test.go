@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -47,6 +48,32 @@ func TestNATS(t *testing.T) {
 	}
 	publish(t, one.ClientURL())
 	publish(t, two.ClientURL())
+}
+
+// TestNATSOn: a nats-server takes the place of one that was stopped, with what
+// that one held.
+func TestNATSOn(t *testing.T) {
+	dir := t.TempDir()
+	one := NATSOn(t, dir, server.RANDOM_PORT)
+	publish(t, one.ClientURL())
+	url := one.ClientURL()
+	two := NATSOn(t, dir, StopNATS(one))
+	if two.ClientURL() != url {
+		t.Errorf("the next one is at %s, not %s", two.ClientURL(), url)
+	}
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), "S")
+	if err != nil || s.CachedInfo().State.Msgs != 1 {
+		t.Errorf("what the former one held: %v", err)
+	}
 }
 
 func publish(t *testing.T, url string) {
