@@ -56,6 +56,9 @@
 // the default group is. Where a topic takes its key from the value, publish with
 // that same key if its lane group has several lanes.
 //
+// A topic can be bound to another lane group at any time. The producer follows,
+// and the order of keys holds: see docs/adr/0010-lane-groups.md.
+//
 // # Waiting and retrying
 //
 // Failed attempts are repeated by the producer and by nobody else: when the

@@ -20,8 +20,14 @@ func TestRefusals(t *testing.T) {
 		if err := w.js.DeleteStream(t.Context(), w.lane.Stream); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "thief", Subjects: []string{"spillway.>"}}); err != nil {
-			t.Fatal(err)
+		for end := time.Now().Add(20 * time.Second); ; { // the server may still be at work on the old files
+			_, err := w.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "thief", Subjects: []string{"spillway.>"}})
+			if err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal(err)
+			}
 		}
 		_, err := p.PublishSync(t.Context(), "t", Record{})
 		if refused, ok := errors.AsType[*RejectedError](err); !ok || refused.Topic != "t" || !NotStored(err) {

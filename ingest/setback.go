@@ -36,7 +36,7 @@ func (r Repair) diagnose(ctx context.Context, l *JetStream, state State, c segme
 	}
 	source := r.ID.Source(state.Incarnation)
 	lost := uint64(math.MaxUint64) // the first number that is known to be another message now
-	var shown []uint64             // positions that the lane shows
+	var shown []taken              // what the lane shows
 	for p, err := range positionsAbove(ctx, r.Store, source, c.Sequence) {
 		if err != nil {
 			return b, err
@@ -45,7 +45,7 @@ func (r Repair) diagnose(ctx context.Context, l *JetStream, state State, c segme
 		at, err := l.TimeOf(ctx, p.At.Sequence)
 		switch {
 		case err == nil && at.UnixMicro() == p.Time.UnixMicro() && gone == nil:
-			shown = append(shown, p.At.Sequence)
+			shown = append(shown, p)
 			continue
 		case err != nil && !errors.Is(err, ErrNoMessage):
 			return b, err
@@ -62,17 +62,33 @@ func (r Repair) diagnose(ctx context.Context, l *JetStream, state State, c segme
 			b.agreed, lost = max(b.agreed, agreed), min(lost, first)
 		}
 	}
-	for _, at := range shown {
-		if at < lost {
-			b.agreed = max(b.agreed, at)
-		} else {
-			b.newest = max(b.newest, at)
-		}
-	}
 	if b.reason == "" {
 		return b, fmt.Errorf("lane %s: %w", r.ID, ErrNotBack)
 	}
-	return b, nil
+	err = b.divide(ctx, shown, c.Sequence, lost)
+	return b, err
+}
+
+// divide sorts what is committed and in the lane by whether it was there before
+// the loss.
+func (b *setback) divide(ctx context.Context, shown []taken, above, lost uint64) error {
+	for _, p := range shown {
+		if p.At.Sequence < lost {
+			b.agreed = max(b.agreed, p.At.Sequence)
+			continue
+		}
+		b.newest = max(b.newest, p.At.Sequence)
+		times, err := p.timesAbove(ctx, above)
+		if err != nil {
+			return err
+		}
+		for sequence := range times {
+			if sequence < lost {
+				b.agreed = max(b.agreed, sequence)
+			}
+		}
+	}
+	return nil
 }
 
 // agreement is the last message above a sequence number whose records a segment
@@ -80,22 +96,9 @@ func (r Repair) diagnose(ctx context.Context, l *JetStream, state State, c segme
 // it does not show. A lane loses its end, so it shows all up to some message and
 // none above.
 func agreement(ctx context.Context, l *JetStream, p taken, above uint64) (agreed, lost uint64, err error) {
-	times := map[uint64]time.Time{}
-	for c, err := range p.segment.Chunks(ctx, 0) {
-		if err != nil {
-			return 0, 0, err
-		}
-		if c.Source != p.Source || c.PositionOf(p.Source).At.Sequence <= above {
-			continue
-		}
-		for rec, err := range p.segment.Records(ctx, c) {
-			if err != nil {
-				return 0, 0, err
-			}
-			if rec.Position.Sequence > above {
-				times[rec.Position.Sequence] = rec.Time
-			}
-		}
+	times, err := p.timesAbove(ctx, above)
+	if err != nil {
+		return 0, 0, err
 	}
 	sequences := slices.Sorted(maps.Keys(times))
 	var failed error
@@ -120,6 +123,29 @@ func agreement(ctx context.Context, l *JetStream, p taken, above uint64) (agreed
 type taken struct {
 	segment.SourcePosition
 	segment *segment.Segment
+}
+
+// timesAbove are the messages above a sequence number of which the segment has
+// records, with their times.
+func (p taken) timesAbove(ctx context.Context, above uint64) (map[uint64]time.Time, error) {
+	times := map[uint64]time.Time{}
+	for c, err := range p.segment.Chunks(ctx, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if c.Source != p.Source || c.PositionOf(p.Source).At.Sequence <= above {
+			continue
+		}
+		for rec, err := range p.segment.Records(ctx, c) {
+			if err != nil {
+				return nil, err
+			}
+			if rec.Position.Sequence > above {
+				times[rec.Position.Sequence] = rec.Time
+			}
+		}
+	}
+	return times, nil
 }
 
 // positionsAbove yields how far the segments of all topics have taken a source

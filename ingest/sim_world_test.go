@@ -16,6 +16,7 @@ import (
 	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
+	"github.com/spillway-mq/spillway/internal/verify"
 )
 
 // simStats counts what a suite of simulations went through. A suite in which
@@ -181,7 +182,28 @@ func (w *world) run(ctx context.Context) error {
 	if err := w.checkEdits(ctx, admin); err != nil {
 		return err
 	}
-	return w.check(ctx, admin)
+	if err := w.check(ctx, admin); err != nil {
+		return err
+	}
+	return w.verify(ctx, admin)
+}
+
+// verify asks `spillway verify`, which shares nothing with the checks here, of
+// the files alone.
+func (w *world) verify(ctx context.Context, s *segment.Store) error {
+	for _, name := range w.topics {
+		report, err := verify.Topic(ctx, s, nil, name)
+		if errors.Is(err, segment.ErrNoTopic) && name == topic.Unrouted {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !report.OK {
+			return fmt.Errorf("verify: %s", report.Violations[0])
+		}
+	}
+	return nil
 }
 
 // stopped judges a worker that refused to go on: that is right if the lane did

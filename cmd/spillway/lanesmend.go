@@ -61,6 +61,9 @@ func (a *app) showReset(rep ingest.ResetReport) error {
 	if rep.Missing > 0 {
 		missing = fmt.Sprintf("; %d committed messages are not in it any more", rep.Missing)
 	}
+	if rep.Twice > 0 {
+		a.note("a worker had gone on after the lane went back: records of messages %d to %d may be in the topics twice", rep.First, rep.Twice)
+	}
 	return a.printf("lane %s went back: %s%s\nits incarnation is %s now, was %s\n%d messages are to be read, from %d on (%d were committed before that)\n",
 		rep.Lane, rep.Reason, missing, rep.Is, rep.Was, rep.Messages, rep.First, rep.Finished)
 }

@@ -117,7 +117,7 @@ func (l *lab) pauses(name string) (list []float64, err error) {
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		m := pauseLine.FindStringSubmatch(lines.Text())
-		if m == nil || m[1] != name {
+		if len(m) == 0 || m[1] != name {
 			continue
 		}
 		ms, err := strconv.ParseFloat(m[2], 64)

@@ -3,6 +3,7 @@ package segment
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/topic"
@@ -62,6 +63,53 @@ func TestPositionsOutliveEdits(t *testing.T) {
 	}
 	if last := positions[len(positions)-1]; len(r.Position()) > 1 {
 		t.Errorf("the position at the end names more than what is live: %s", last)
+	}
+}
+
+// TestEveryStartOutlivesEdits: whatever a reader started from, a position that it
+// printed before a chain of edits, also before its first record, reads on after it
+// exactly as the reader itself does.
+func TestEveryStartOutlivesEdits(t *testing.T) {
+	for name, start := range map[string]func(*Topic) (*Reader, error){
+		"earliest": func(top *Topic) (*Reader, error) { return top.Read(t.Context(), nil) },
+		"latest": func(top *Topic) (*Reader, error) {
+			p, err := top.Latest(t.Context())
+			if err != nil {
+				return nil, err
+			}
+			return top.Read(t.Context(), p)
+		},
+		"a time in a root":   func(top *Topic) (*Reader, error) { return top.ReadSince(t.Context(), noon.Add(13*time.Second)) },
+		"a time in children": func(top *Topic) (*Reader, error) { return top.ReadSince(t.Context(), noon.Add(45*time.Second)) },
+		"a time to come":     func(top *Topic) (*Reader, error) { return top.ReadSince(t.Context(), noon.Add(time.Hour)) },
+	} {
+		for stop := 0; stop < 30; stop += 7 {
+			top, _ := newTopic(t, memfs.New(), 2)
+			commitBy(t, top, spread(t, "lane", 1, 30))
+			mustEdit(t, top, splitFirst)
+			commitBy(t, top, spread(t, "lane", 31, 60))
+			r, err := start(top)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for _, err := range r.Next(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n++; n >= stop {
+					break
+				}
+			}
+			p := r.Position()
+			for _, plan := range []func(topic.Layout) (topic.Edit, error){mergeAll, splitFirst, rollFirst} {
+				mustEdit(t, top, plan)
+			}
+			commitBy(t, top, spread(t, "lane", 61, 70))
+			if want, got := values(t, r), values(t, mustRead(t, top, p)); !slices.Equal(got, want) || len(want) < 10 {
+				t.Errorf("%s, after %d, from %s: read %q, want %q", name, n, p, got, want)
+			}
+		}
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"math"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/commitlog"
 	"github.com/spillway-mq/spillway/internal/record"
@@ -24,10 +26,9 @@ type Item struct {
 // Reader reads a topic from a position on, parents before children, so that the
 // records of a key come in order. One goroutine uses it.
 type Reader struct {
-	topic    *Topic
-	lineage  *Lineage
-	at       map[topic.SegmentID]*reading
-	notUntil time.Time
+	topic   *Topic
+	lineage *Lineage
+	at      map[topic.SegmentID]*reading
 }
 
 // reading is how far one segment has been read.
@@ -108,13 +109,26 @@ func (r *Reader) skipAncestors(id topic.SegmentID, named ReadPosition) {
 	}
 }
 
-// ReadSince starts at the first record appended at or after a time.
-func (t *Topic) ReadSince(ctx context.Context, at time.Time) (*Reader, error) {
+// ReadSince starts at the first record appended at or after a time, in each
+// segment; a time to come starts after everything that is there. Where that is, is
+// looked up now, so positions of the reader are exact from the start.
+func (t *Topic) ReadSince(ctx context.Context, since time.Time) (*Reader, error) {
 	r, err := t.Read(ctx, nil)
-	if err == nil {
-		r.notUntil = at
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(openParallel)
+	for _, at := range r.at {
+		g.Go(func() (err error) {
+			at.offset, at.done, err = at.since(ctx, since)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, t.gone(ctx, err)
+	}
+	return r, nil
 }
 
 // Latest is the position after everything that is there now.
@@ -237,7 +251,7 @@ func (r *Reader) chunks(ctx context.Context, at *reading, yield func(Item, error
 		if err := at.arrive(c, jump && c.Entry.N > 0 || c.Entry.N > next); err != nil {
 			return false, err
 		}
-		if c.End() > at.offset && !c.Last.Before(r.notUntil) {
+		if c.End() > at.offset {
 			if stopped, err := r.records(ctx, at, c, yield); stopped || err != nil {
 				return stopped, err
 			}
@@ -248,38 +262,13 @@ func (r *Reader) chunks(ctx context.Context, at *reading, yield func(Item, error
 	return false, nil
 }
 
-// find is the number of the last chunk that begins at or below what is wanted,
-// by offset and by time; both grow with the number.
+// find is the number of the last chunk that begins at or below what is wanted.
 func (r *Reader) find(ctx context.Context, at *reading) (uint64, error) {
-	if at.offset == 0 && r.notUntil.IsZero() {
+	if at.offset == 0 {
 		return 0, nil
 	}
-	head, _, err := at.log.Head(ctx)
-	if err != nil {
-		return 0, err
-	}
-	tail, err := at.Tail(ctx)
-	if err != nil {
-		return 0, err
-	}
-	low, high := head, tail.Entry.Next()
-	for low+1 < high {
-		mid := low + (high-low)/2
-		e, err := at.log.At(ctx, mid)
-		if err != nil {
-			return 0, err
-		}
-		c, err := parseChunk(e)
-		if err != nil {
-			return 0, err
-		}
-		if c.Base > at.offset && !c.Last.Before(r.notUntil) {
-			high = mid
-			continue
-		}
-		low, at.offset = mid, max(at.offset, c.Base) // what is too old is passed over
-	}
-	return low, nil
+	_, n, err := at.search(ctx, func(c Chunk) bool { return c.Base > at.offset })
+	return max(n, 1) - 1, err
 }
 
 // arrive checks that a chunk continues what was read, or that what lies between
@@ -302,7 +291,7 @@ func (r *Reader) records(ctx context.Context, at *reading, c Chunk, yield func(I
 		if err != nil {
 			return false, err
 		}
-		skip := offset < at.offset || rec.Time.Before(r.notUntil)
+		skip := offset < at.offset
 		item := Item{at.ID, offset, rec}
 		offset++
 		if skip {

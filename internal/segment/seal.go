@@ -20,7 +20,7 @@ func (s *Segment) Seal(ctx context.Context, now time.Time) (Chunk, error) {
 	}
 	passed := s.topic.store.passed()
 	for !tail.Sealed {
-		at := later(tail.Last, now.UTC().Truncate(time.Microsecond))
+		at := later(s.notBefore(), now.UTC().Truncate(time.Microsecond))
 		seal := Chunk{Base: tail.End(), First: at, Last: at, Positions: tail.Positions, Sealed: true}
 		if seal.Floors, err = s.final(ctx, passed); err != nil {
 			return Chunk{}, err

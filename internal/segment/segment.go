@@ -33,6 +33,7 @@ type Segment struct {
 	loaded  bool
 	trusted string // ID of the last tail whose position the source confirmed
 	held    bool   // the source confirmed the floors
+	sought  uint64 // head when a search was last repeated
 }
 
 func (t *Topic) segmentDir(id topic.SegmentID) string {

@@ -54,6 +54,7 @@ func layoutFaults() []fault {
 	}
 	return []fault{
 		{"an epoch is not its number", one("layout.epoch"), inLayout(4, `"epoch":4`, `"epoch":5`), nil},
+		{"a child cannot have a folder", one("layout.invalid"), inLayout(7, `"00000008-00-iiiiiiii"`, `"../segments"`), nil},
 		{"an intent was not completed", one("layout.order"), lineage(func(f *fixture) {
 			f.layouts = slices.Insert(f.layouts, 5, f.layouts[5])
 			for i := 6; i < 9; i++ {
@@ -81,7 +82,7 @@ func layoutFaults() []fault {
 		{"children overlap", one("layout.cover"), intends(live(2), []*seg{child(8, 12), child(11, 16)}), nil},
 		{"children end early", one("layout.cover"), intends(live(2), []*seg{child(8, 15)}), nil},
 		{"children begin early", one("layout.cover"), intends(live(2), []*seg{child(7, 16)}), nil},
-		{"a child has no slots", one("layout.cover"), intends(live(2), []*seg{child(8, 8), child(8, 16)}), nil},
+		{"a child has no slots", one("layout.invalid"), intends(live(2), []*seg{child(8, 8), child(8, 16)}), nil},
 		{"an edit has no children", one("layout.cover"), intends(live(2), nil), nil},
 		{"an edit has no parents", one("layout.cover"), intends(nil, []*seg{child(8, 16)}), nil},
 		{"a parent is not live", one("layout.cover"), intends([]*seg{{id: "00000000-01-bbbbbbbb"}}, []*seg{child(8, 16)}), nil},

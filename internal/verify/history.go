@@ -251,7 +251,7 @@ func checkSealMissing(s segmentEnd) string {
 // end checks how a segment ends. An edit may have sealed it since the layout was
 // read, so that is read on before a seal is called wrong.
 func (v *verifier) end(ctx context.Context, h *history, id topic.SegmentID, sealed bool) error {
-	s := segmentEnd{live: h.live[id], pending: h.pending[id], sealed: sealed}
+	s := segmentEnd{live: h.live[id], pending: h.pending[id] || h.broken, sealed: sealed}
 	if s.live && s.sealed && !s.pending {
 		if err := v.later(ctx, h); err != nil {
 			return err

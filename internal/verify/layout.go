@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/commitlog"
@@ -162,13 +163,27 @@ func joined(list []topic.Range) (all topic.Range, gap string) {
 	return all, ""
 }
 
+// sensible tells of a segment whose id cannot be the name of a folder, or whose
+// range is none.
+func sensible(segments []topic.Live) error {
+	for _, s := range segments {
+		if s.ID == "" || s.ID == "." || s.ID == ".." || strings.Contains(string(s.ID), "/") {
+			return fmt.Errorf("%.80q is no id of a segment", s.ID)
+		}
+		if !s.Range.Valid() {
+			return fmt.Errorf("segment %s has the range %s", s.ID, s.Range)
+		}
+	}
+	return nil
+}
+
 // ring tells why live segments do not cover each slot once, in order.
 func ring(live []topic.Live) error {
 	seen := make(map[topic.SegmentID]bool, len(live))
 	ranges := make([]topic.Range, len(live))
 	for i, l := range live {
-		if l.ID == "" || seen[l.ID] {
-			return fmt.Errorf("segment %q is listed twice, or has no name", l.ID)
+		if seen[l.ID] {
+			return fmt.Errorf("segment %s is listed twice", l.ID)
 		}
 		seen[l.ID], ranges[i] = true, l.Range
 	}
@@ -191,7 +206,11 @@ func (v *verifier) layout(ctx context.Context, e commitlog.Entry) (l topic.Layou
 	if err := json.Unmarshal(data, &l); err != nil {
 		return l, fmt.Errorf("%w: %w", filer.ErrCorrupt, err)
 	}
-	if err := ring(l.Live); err != nil {
+	err = sensible(l.Edit.Children)
+	if err == nil {
+		err = ring(l.Live)
+	}
+	if err != nil {
 		return l, fmt.Errorf("%w: %w", filer.ErrCorrupt, err)
 	}
 	return l, nil

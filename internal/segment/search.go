@@ -1,0 +1,87 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spillway-mq/spillway/internal/filer"
+)
+
+// search finds the first chunk for which beyond is true; it must be so of all
+// that follow, as it is of offsets and times. It returns the segment's tail, and
+// the chunk's number, one above the tail's if there is none. filer.ErrNotFound:
+// the segment was trimmed meanwhile.
+func (s *Segment) search(ctx context.Context, beyond func(Chunk) bool) (tail Chunk, n uint64, err error) {
+	low, _, err := s.log.Head(ctx)
+	if err != nil {
+		return tail, 0, err
+	}
+	if tail, err = s.Tail(ctx); err != nil {
+		return tail, 0, err
+	}
+	high := tail.Entry.Next()
+	for low < high {
+		mid := low + (high-low)/2
+		c, err := s.chunk(ctx, mid)
+		if err != nil {
+			return tail, 0, err
+		}
+		if beyond(c) {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return tail, low, nil
+}
+
+func (s *Segment) chunk(ctx context.Context, n uint64) (Chunk, error) {
+	e, err := s.log.At(ctx, n)
+	if err != nil {
+		return Chunk{}, err
+	}
+	return parseChunk(e)
+}
+
+// since is the offset of the first record appended at or after a time, and
+// whether the segment ended before it.
+func (s *Segment) since(ctx context.Context, since time.Time) (offset uint64, over bool, err error) {
+	for {
+		offset, over, err = s.trySince(ctx, since)
+		if !errors.Is(err, filer.ErrNotFound) {
+			return offset, over, err
+		}
+		// Trimmed meanwhile, or damaged: then a second look ends the same.
+		head, _, err2 := s.log.Head(ctx)
+		if err2 != nil || head <= s.sought {
+			return 0, false, errors.Join(err2, err)
+		}
+		s.sought = head
+	}
+}
+
+func (s *Segment) trySince(ctx context.Context, since time.Time) (offset uint64, over bool, err error) {
+	tail, n, err := s.search(ctx, func(c Chunk) bool { return !c.Last.Before(since) })
+	if err != nil || n >= tail.Entry.Next() {
+		return tail.End(), tail.Sealed, err
+	}
+	c, err := s.chunk(ctx, n)
+	if err != nil {
+		return 0, false, err
+	}
+	offset = c.Base
+	if !c.First.Before(since) {
+		return offset, false, nil
+	}
+	for r, err := range s.Records(ctx, c) {
+		if err != nil {
+			return 0, false, err
+		}
+		if !r.Time.Before(since) {
+			break
+		}
+		offset++
+	}
+	return offset, false, nil
+}
