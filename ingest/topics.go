@@ -71,11 +71,17 @@ type topics struct {
 
 	lock    lock
 	open    map[string]*openTopic
-	missing map[string]time.Time
+	missing map[string]missing
 	// unrouted is where messages go that name no topic. It is opened before any
 	// of them is judged, and never looked up again: when it was rolled, a topic
 	// has been created since, and the session ends (ADR 0006).
 	unrouted *openTopic
+}
+
+// missing is a topic that could not be opened, when it was last looked for.
+type missing struct {
+	why *refused
+	at  time.Time
 }
 
 // refused is why a message cannot go to the topic that it names.
@@ -96,8 +102,8 @@ func (ts *topics) get(ctx context.Context, name string) (*openTopic, error) {
 	if old != nil && !old.stale {
 		return old, nil
 	}
-	if at, ok := ts.missing[name]; ok && ts.now().Sub(at) < missingFor {
-		return nil, &refused{fmt.Sprintf("no topic %q", name)}
+	if m, ok := ts.missing[name]; ok && ts.now().Sub(m.at) < missingFor {
+		return nil, m.why
 	}
 	t, err := ts.load(ctx, name, old)
 	var why *refused
@@ -112,7 +118,7 @@ func (ts *topics) get(ctx context.Context, name string) (*openTopic, error) {
 		if len(ts.missing) >= maxMissing {
 			clear(ts.missing)
 		}
-		ts.missing[name] = ts.now()
+		ts.missing[name] = missing{why, ts.now()}
 	}
 	if err != nil {
 		return nil, err

@@ -181,7 +181,7 @@ func (w *Worker) load(ctx context.Context) (*session, error) {
 		source:      w.ID.Source(state.Incarnation),
 		topics: &topics{
 			store: w.Store, autoCreate: w.AutoCreate, group: w.ID.Group, now: w.Now,
-			lock: newLock(), open: map[string]*openTopic{}, missing: map[string]time.Time{},
+			lock: newLock(), open: map[string]*openTopic{}, missing: map[string]missing{},
 		},
 		producers: map[string]segment.Producer{},
 	}
