@@ -142,15 +142,17 @@ func (p *Producer) follow(ctx context.Context) {
 				p.opts.Logger.Warn("a topic stays with its lanes", "topic", c.Topic, "group", c.Group, "error", err)
 			}
 		})
+		anew := watch.Err() != nil // it is time to, and nothing is wrong
 		cancel()
-		if ctx.Err() == nil && watch.Err() == nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
+		if anew {
+			continue
+		}
+		if !errors.Is(err, jetstream.ErrBucketNotFound) {
 			p.opts.Logger.Warn("following the lane groups of topics was interrupted", "error", err)
 		}
-		if watch.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(followPause):
-			}
+		select {
+		case <-ctx.Done():
+		case <-time.After(followPause):
 		}
 	}
 }

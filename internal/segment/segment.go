@@ -93,8 +93,10 @@ func (s *Segment) Tail(ctx context.Context) (Chunk, error) {
 	return s.moveTo(e)
 }
 
-// moveTo makes an entry the tail that the handle knows.
+// moveTo makes an entry the tail that the handle knows. The bytes of a small file
+// come with its entry; they are not kept, since a worker has many handles.
 func (s *Segment) moveTo(e commitlog.Entry) (Chunk, error) {
+	e.Content = nil
 	c := Chunk{}
 	if e.ID != "" {
 		var err error
