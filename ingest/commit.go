@@ -29,6 +29,7 @@ func (s *session) prepare(ctx context.Context, f *flush) error {
 			return err
 		}
 	}
+	s.touched.Store(int64(len(f.groups)))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for _, part := range f.groups {
@@ -320,7 +321,6 @@ func (s *session) count(f *flush, took time.Duration) {
 			c.PartialDrops++
 		}
 	}
-	s.touched.Store(int64(len(f.settled)))
 	s.total.Add(c)
 	s.total.Checkpoint = s.checkpoint.Sequence
 	s.Metrics.flush(c, took)

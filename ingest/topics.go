@@ -161,6 +161,9 @@ func (ts *topics) load(ctx context.Context, name string, old *openTopic) (*openT
 	if err != nil {
 		return nil, err
 	}
+	if old != nil {
+		t.Follow(old.Topic)
+	}
 	layout, err := t.Finish(ctx)
 	if err != nil {
 		return nil, ts.vanished(ctx, t, err)

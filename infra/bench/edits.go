@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/spillway-mq/spillway/client"
 	"github.com/spillway-mq/spillway/infra/rig"
 	"github.com/spillway-mq/spillway/internal/topic"
@@ -24,14 +26,22 @@ const (
 // measureEdits splits and merges a topic while it is flooded, and takes from the
 // worker's log how long each edit held it up: from meeting a seal until the flush
 // is committed in the children.
-func measureEdits(ctx context.Context, l *lab) ([]Row, error) {
-	name, err := l.topic(ctx, "edits")
+func measureEdits(perSecond rate.Limit) func(context.Context, *lab) ([]Row, error) {
+	return func(ctx context.Context, l *lab) ([]Row, error) { return l.measureEdits(ctx, perSecond) }
+}
+
+func (l *lab) measureEdits(ctx context.Context, perSecond rate.Limit) ([]Row, error) {
+	base := "edits-flood"
+	if perSecond != rate.Inf {
+		base = "edits-paced"
+	}
+	name, err := l.topic(ctx, base)
 	if err != nil {
 		return nil, err
 	}
 	flood, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- l.flood(flood, name) }()
+	go func() { done <- l.flood(flood, name, rate.NewLimiter(perSecond, 1000)) }()
 	edits, err := l.edits(ctx, name, l.scale(editCount))
 	stop()
 	if err := errors.Join(err, <-done); err != nil {
@@ -57,14 +67,14 @@ func measureEdits(ctx context.Context, l *lab) ([]Row, error) {
 	}, l.trim(ctx)
 }
 
-// flood publishes flights of about 100 bytes at full speed until ctx ends.
-func (l *lab) flood(ctx context.Context, topic string) (err error) {
+// flood publishes flights of about 100 bytes until ctx ends, as fast as it may.
+func (l *lab) flood(ctx context.Context, topic string, pace *rate.Limiter) (err error) {
 	p, err := client.Connect(l.env.Stack.Info.NATS, client.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close(context.WithoutCancel(ctx))) }()
-	for i := 0; ctx.Err() == nil; i++ {
+	for i := 0; ctx.Err() == nil && pace.Wait(ctx) == nil; i++ {
 		f := l.flights[i%len(l.flights)]
 		if _, err := p.Publish(ctx, topic, client.Record{Key: []byte(f.Key), Value: f.Value}); err != nil && ctx.Err() == nil {
 			return err

@@ -15,6 +15,8 @@ import (
 	"regexp"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/spillway-mq/spillway/infra/rig"
 )
 
@@ -34,7 +36,8 @@ var benchmarks = []benchmark{
 	{"ingest/100B/random", throughput(100, false)},
 	{"ingest/100B/flights", throughput(100, true)},
 	{"latency/stored/1000rps", measureLatency},
-	{"edits", measureEdits},
+	{"edits/10000rps", measureEdits(10_000)},
+	{"edits/flood", measureEdits(rate.Inf)},
 	{"segments/500", measureWide},
 	{"topics/1000", measureMany},
 }

@@ -66,6 +66,14 @@ func (t *Topic) discard(ctx context.Context, blobs []filer.Blob) {
 	}
 }
 
+// Follow starts to look for the end of the layout log where another handle on the
+// same topic has seen it.
+func (t *Topic) Follow(old *Topic) {
+	if old.Incarnation == t.Incarnation {
+		t.seen.set(old.seen.get())
+	}
+}
+
 // layoutTail is the last entry of the layout log, found from the last one that
 // this handle has seen.
 func (t *Topic) layoutTail(ctx context.Context) (commitlog.Entry, error) {
