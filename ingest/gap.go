@@ -48,7 +48,16 @@ func (r Repair) open(ctx context.Context) (l *JetStream, s State, c segment.Chec
 	if errors.Is(err, filer.ErrNotFound) {
 		err = fmt.Errorf("lane %s: %w", r.ID, ErrNoCheckpoint)
 	}
-	return l, s, c, err
+	if err != nil {
+		return l, s, c, err
+	}
+	// Asked again: were it older than the checkpoint, a lane that a worker is at
+	// work on would look as if it had lost its last messages.
+	now, err := l.State(ctx)
+	if err == nil && now.Incarnation != s.Incarnation {
+		err = fmt.Errorf("lane %s was reset just now", r.ID)
+	}
+	return l, now, c, err
 }
 
 // AcceptGap gives up the messages above the checkpoint up to one: they were
