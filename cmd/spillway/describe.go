@@ -24,7 +24,6 @@ type description struct {
 	Sealed   int               `json:"sealed"`
 	Records  uint64            `json:"records"` // kept, in all segments
 	Bytes    uint64            `json:"bytes"`   // of records, before compression
-	Exact    bool              `json:"bytes_exact"`
 	Segments []inspect.Segment `json:"segments"`
 
 	RecordRate float64 `json:"records_per_second"` // over the last minute
@@ -44,8 +43,8 @@ func (a *app) topicDescribe() *cobra.Command {
 in, and the lanes of its group. "spillway segments" tells more about segments, and
 "spillway verify" checks what is told here.
 
-BYTES of records are before compression, and an estimate where a ~ says so. Rates
-of the topic are over the last minute. LAG is how many messages of a lane, of all
+BYTES of records are before compression. Rates of the topic are what was committed
+to it in the last minute. LAG is how many messages of a lane, of all
 topics, are above its checkpoint. BUFFER is for how long the lane could take what
 is published to it if workers committed nothing from now on: what is free of the
 lane's size, divided by what came in between two looks a second apart (messages,
@@ -74,7 +73,7 @@ times the mean size of those that the lane holds). It is n/a when nothing came i
 }
 
 func (a *app) describe(ctx context.Context, e *env, t *inspect.Topic) (description, error) {
-	d := description{Definition: t.Definition, Exact: true, Folder: a.fileURL(t.Dir()) + "/", S3: s3Name(t.Dir()) + "/"}
+	d := description{Definition: t.Definition, Folder: a.fileURL(t.Dir()) + "/", S3: s3Name(t.Dir()) + "/"}
 	var report inspect.Report
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() (err error) {
@@ -95,7 +94,6 @@ func (a *app) describe(ctx context.Context, e *env, t *inspect.Topic) (descripti
 		d.Bytes += s.Bytes
 		d.RecordRate += s.RecordRate
 		d.ByteRate += s.ByteRate
-		d.Exact = d.Exact && s.Exact
 	}
 	return d, nil
 }
@@ -117,7 +115,7 @@ func (a *app) showDescription(d description) error {
 	if p := d.Pending; p != nil {
 		row("\ta %s of %s is under way", p.Kind, shorts(p.Parents))
 	}
-	row("records\t%d (%s before compression)", d.Records, estimate(d.Bytes, d.Exact))
+	row("records\t%d (%s before compression)", d.Records, humanize.IBytes(d.Bytes))
 	row("rates\t%.1f records/s, %s/s", d.RecordRate, humanize.IBytes(uint64(d.ByteRate)))
 	a.showOutlooks(w, d)
 	row("\nSEGMENT\tSLOTS\tRECORDS\tCHUNKS\tSTATE\tLAST")

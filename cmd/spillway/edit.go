@@ -66,8 +66,8 @@ func (a *app) editSplit() *cobra.Command {
 		Short: "Replace a segment by several, each with a part of its slots",
 		Long: `Splits a segment: at given slots, each the first slot of a child (--at), into
 nearly equal parts (--ways, 2 by default), or where half of its load lies on each
-side (--half-load), as the last 256 chunks have counted it. Load is counted in 64
-parts of the range, so a hot key is narrowed down by splitting again.
+side (--half-load), as the last 256 chunks have counted it: in 64 parts of the
+range, and slot by slot where a slot is hot. A slot cannot be divided.
 
 ` + editHelp,
 		Example: "  spillway edit split orders slot:0 --half-load --reason 'hot'\n" +
@@ -125,7 +125,7 @@ func (e editing) splitHalf(s topic.Live) (topic.Edit, error) {
 	if err != nil {
 		return topic.Edit{}, err
 	}
-	cut, err := inspect.HalfLoad(s.Range, load)
+	cut, err := inspect.HalfLoad(load)
 	if errors.Is(err, inspect.ErrNoLoad) {
 		return topic.Edit{}, &functions.UsageError{Err: fmt.Errorf("segment %s %s: %w; --at and --ways do without", s.ID, s.Range, err)}
 	}
@@ -136,7 +136,7 @@ func (e editing) splitHalf(s topic.Live) (topic.Edit, error) {
 	return e.layout.Split(s.ID, cut.Slot)
 }
 
-func share(part, rest uint64) float64 { return 100 * float64(part) / (float64(part) + float64(rest)) }
+func share(part, rest float64) float64 { return 100 * part / (part + rest) }
 
 func (a *app) editMerge() *cobra.Command {
 	var o editOptions

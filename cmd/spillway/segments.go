@@ -18,37 +18,49 @@ import (
 
 // segmentsOptions of one call.
 type segmentsOptions struct {
-	all, sealed, exact bool
-	window             time.Duration
+	all, sealed bool
+	window      time.Duration
 
 	tree, ascii bool
 	width       int
 	edits       int
+
+	svg, policy string
 }
+
+const segmentsHelp = `Lists the live segments of a topic: the slots of the key space that each owns, the
+epoch that made it, its parents, what it holds and what it takes in. A segment is
+"live", "sealing" (an edit that replaces it is under way) or "sealed".
+
+The numbers are exact, as of when each segment was looked at. BYTES is the size of
+records before compression. FIRST and LAST are append times: when the lane took the
+records in. Rates count what was committed to the segment within --window up to now,
+by the workers' clocks, or since the segment was made if that is less. OLDEST is the
+offset of the first record that is kept, where older ones were trimmed.
+
+--tree draws the history: the key space from left to right, time downwards. A line
+across is a split, a merge or a roll; columns that it does not touch flow on. A
+segment is named by the epoch that made it and its number, "4-1".
+
+--svg draws the history into a file that any browser opens, "-" for standard output:
+a river of segments that splits and joins, the key space from top to bottom, time
+from left to right. Its colour is the load of each segment as a part of the target
+that --policy sets; above it are the load of the topic and how many segments there
+were, so that one sees whether capacity follows load. Load is what was committed, in
+the chunks that are still there: what is grey is gone. All chunks' attributes are
+read for it, which takes a while where there are very many.`
 
 func (a *app) segments() *cobra.Command {
 	var o segmentsOptions
 	cmd := &cobra.Command{
 		Use:   "segments TOPIC",
 		Short: "Show a topic's segments, or draw how they came about",
-		Long: `Lists the live segments of a topic: the slots of the key space that each owns, the
-epoch that made it, its parents, what it holds and what it takes in. A segment is
-"live", "sealing" (an edit that replaces it is under way) or "sealed".
-
-Records, chunks and the times of the first and last record are exact, as of when
-each segment was looked at. BYTES is the size of records before compression; a ~
-marks an estimate from the mean record of the last 8 chunks, and --exact reads the
-attributes of every chunk instead. Rates are over --window up to now, or since the
-segment was made: records to the chunk, bytes estimated like BYTES. OLDEST is the
-offset of the first record that is kept, where older ones were trimmed.
-
---tree draws the history: the key space from left to right, time downwards. A line
-across is a split, a merge or a roll; columns that it does not touch flow on. A
-segment is named by the epoch that made it and its number, "4-1".`,
-		Example: "  spillway segments orders\n  spillway segments orders --all --json\n  spillway segments orders --tree --edits 20",
-		Args:    usage(cobra.ExactArgs(1)),
+		Long:  segmentsHelp,
+		Example: "  spillway segments orders\n  spillway segments orders --all --json\n" +
+			"  spillway segments orders --tree --edits 20\n  spillway segments orders --svg orders.svg",
+		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
+			if err := o.check(a.cfg.JSON); err != nil {
 				return &functions.UsageError{Err: err}
 			}
 			store, done, err := a.filer(cmd.Context())
@@ -60,8 +72,11 @@ segment is named by the epoch that made it and its number, "4-1".`,
 			if err != nil {
 				return err
 			}
-			if o.tree {
+			switch {
+			case o.tree:
 				return a.drawSegments(cmd.Context(), t, o)
+			case o.svg != "":
+				return a.segmentsSVG(cmd.Context(), t, o)
 			}
 			return a.listSegments(cmd.Context(), t, o)
 		},
@@ -69,21 +84,28 @@ segment is named by the epoch that made it and its number, "4-1".`,
 	f := cmd.Flags()
 	f.BoolVar(&o.all, "all", false, "sealed segments too")
 	f.BoolVar(&o.sealed, "sealed", false, "only sealed segments")
-	f.BoolVar(&o.exact, "exact", false, "read the attributes of every chunk, so that bytes are exact")
 	f.DurationVar(&o.window, "window", time.Minute, "how far rates look back")
 	f.BoolVar(&o.tree, "tree", false, "draw the history of the layout")
 	f.BoolVar(&o.ascii, "ascii", false, "with --tree: no box drawing characters")
 	f.IntVar(&o.width, "width", 64, "with --tree: columns that the key space takes")
 	f.IntVar(&o.edits, "edits", 40, "with --tree: draw only so many of the last edits, 0 for all")
+	f.StringVar(&o.svg, "svg", "", "draw the history as an SVG into this file, - for standard output")
+	f.StringVar(&o.policy, "policy", "", "with --svg: YAML file with the policy that sets the target, as in spillway plan")
 	return cmd
 }
 
-func (o segmentsOptions) check() error {
+func (o segmentsOptions) check(json bool) error {
 	switch {
+	case o.svg != "" && (o.tree || o.all || o.sealed):
+		return errors.New("--svg draws all segments; it does not go with --tree, --all or --sealed")
+	case o.svg == "-" && json:
+		return errors.New("--svg - writes a picture to standard output; --json has no place there")
+	case o.svg == "" && o.policy != "":
+		return errors.New("--policy goes with --svg")
 	case o.all && o.sealed:
 		return errors.New("--all and --sealed exclude each other")
-	case o.tree && (o.all || o.sealed || o.exact):
-		return errors.New("--tree draws all segments; it does not go with --all, --sealed or --exact")
+	case o.tree && (o.all || o.sealed):
+		return errors.New("--tree draws all segments; it does not go with --all or --sealed")
 	case o.window < time.Second:
 		return fmt.Errorf("--window %s: want a second or more", o.window)
 	case o.width < inspect.MinWidth || o.width > inspect.MaxWidth:
@@ -115,7 +137,7 @@ type segmentList struct {
 }
 
 func (a *app) listSegments(ctx context.Context, t *inspect.Topic, o segmentsOptions) error {
-	r, err := t.Segments(ctx, inspect.Options{Live: !o.sealed, Sealed: o.all || o.sealed, Exact: o.exact, Window: o.window, Now: time.Now()})
+	r, err := t.Segments(ctx, inspect.Options{Live: !o.sealed, Sealed: o.all || o.sealed, Window: o.window, Now: time.Now()})
 	if err != nil {
 		return err
 	}
@@ -172,18 +194,10 @@ func (a *app) showSegments(list []inspect.Segment) error {
 	row("SEGMENT", "SLOTS", "SHARE", "EPOCH", "PARENTS", "STATE", "RECORDS", "OLDEST", "BYTES", "CHUNKS", "FIRST", "LAST", "RECORDS/S", "BYTES/S")
 	for _, s := range list {
 		row(string(s.ID), s.Range.String(), fmt.Sprintf("%.2f%%", 100*s.Share()), fmt.Sprint(s.Epoch), shorts(s.Parents), string(s.State),
-			fmt.Sprint(s.Records), fmt.Sprint(s.Oldest), estimate(s.Bytes, s.Exact), fmt.Sprint(s.Chunks), clock(s.First), clock(s.Last),
+			fmt.Sprint(s.Records), fmt.Sprint(s.Oldest), humanize.IBytes(s.Bytes), fmt.Sprint(s.Chunks), clock(s.First), clock(s.Last),
 			fmt.Sprintf("%.1f", s.RecordRate), humanize.IBytes(uint64(s.ByteRate)))
 	}
 	return w.Flush()
-}
-
-// estimate marks a size that is not exact.
-func estimate(bytes uint64, exact bool) string {
-	if exact {
-		return humanize.IBytes(bytes)
-	}
-	return "~" + humanize.IBytes(bytes)
 }
 
 func clock(t *time.Time) string {

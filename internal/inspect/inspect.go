@@ -73,18 +73,25 @@ func chunkAt(ctx context.Context, s *segment.Segment, n uint64) (segment.Chunk, 
 	return segment.Chunk{}, nil
 }
 
+// numbered is chunk n, which was there. commitlog.ErrVoid: it was trimmed
+// meanwhile.
+func numbered(ctx context.Context, s *segment.Segment, n uint64) (segment.Chunk, error) {
+	c, err := s.ChunkAt(ctx, n)
+	if errors.Is(err, filer.ErrNotFound) {
+		err = fmt.Errorf("chunk %d of segment %s: %w", n, s.ID, commitlog.ErrVoid)
+	}
+	return c, err
+}
+
 // firstWhere halves the chunks from..to, which must exist, for the first one of
 // which reached is true. It must stay true from there on. ok is false if it is
 // true for none.
 func firstWhere(ctx context.Context, s *segment.Segment, from, to uint64, reached func(segment.Chunk) bool) (first segment.Chunk, ok bool, err error) {
 	for from <= to {
 		mid := from + (to-from)/2
-		c, err := chunkAt(ctx, s, mid)
+		c, err := numbered(ctx, s, mid)
 		if err != nil {
 			return segment.Chunk{}, false, err
-		}
-		if c.Entry.N != mid {
-			return segment.Chunk{}, false, fmt.Errorf("chunk %d of segment %s: %w", mid, s.ID, commitlog.ErrVoid)
 		}
 		if !reached(c) {
 			from = mid + 1

@@ -2,112 +2,107 @@ package inspect
 
 import (
 	"errors"
-	"slices"
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
 
-	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
 
-func bucket(i int, bytes uint64) segment.Bucket {
-	return segment.Bucket{Index: i, Records: 1, Bytes: bytes}
+// stretches is a density of a range: each takes so many slots and so much load.
+func stretches(lo uint32, list ...[2]float64) (d topic.Density) {
+	for _, s := range list {
+		d = append(d, topic.Stretch{Range: topic.Range{Lo: lo, Hi: lo + uint32(s[0])}, Load: s[1]})
+		lo += uint32(s[0])
+	}
+	return d
 }
 
 func TestHalfLoad(t *testing.T) {
-	r := topic.Range{Lo: 6400, Hi: 12800} // 100 slots a bucket
-	even := make([]segment.Bucket, 64)
-	for i := range even {
-		even[i] = bucket(i, 10)
-	}
 	for name, c := range map[string]struct {
-		r    topic.Range
-		load []segment.Bucket
+		load topic.Density
 		want Cut
 	}{
-		"even":                     {r, even, Cut{9600, 320, 320}},
-		"all of it twice":          {r, slices.Concat(even, even), Cut{9600, 640, 640}},
-		"left-heavy":               {r, []segment.Bucket{bucket(0, 60), bucket(1, 50), bucket(63, 10)}, Cut{6500, 60, 60}},
-		"a gap is cut in its half": {r, []segment.Bucket{bucket(0, 5), bucket(63, 5)}, Cut{9600, 5, 5}},
-		"all at the left end":      {r, []segment.Bucket{bucket(0, 5)}, Cut{6500, 5, 0}},
-		"all at the right end":     {r, []segment.Bucket{bucket(63, 5)}, Cut{12700, 0, 5}},
-		"all in one place":         {r, []segment.Bucket{bucket(40, 5)}, Cut{10400, 0, 5}},
-		"a hot place among others": {r, []segment.Bucket{bucket(1, 10), bucket(40, 100), bucket(50, 10)}, Cut{10400, 10, 110}},
-		"fewer slots than buckets": {topic.Range{Lo: 10, Hi: 13}, []segment.Bucket{bucket(0, 5), bucket(21, 5), bucket(42, 5)}, Cut{11, 5, 10}},
-		"two slots":                {topic.Range{Lo: 10, Hi: 12}, []segment.Bucket{bucket(32, 5)}, Cut{11, 0, 5}},
-		"at the end of all slots":  {topic.Range{Lo: 65534, Hi: 65536}, []segment.Bucket{bucket(0, 5), bucket(32, 5)}, Cut{65535, 5, 5}},
+		"even":                     {topic.Even(topic.Range{Lo: 6400, Hi: 12800}, 640), Cut{9600, 320, 320}},
+		"left-heavy":               {stretches(6400, [2]float64{100, 60}, [2]float64{100, 50}, [2]float64{100, 10}), Cut{6500, 60, 60}},
+		"two slots":                {stretches(10, [2]float64{1, 5}, [2]float64{1, 5}), Cut{11, 5, 5}},
+		"at the end of all slots":  {topic.Even(topic.Range{Lo: 65534, Hi: 65536}, 10), Cut{65535, 5, 5}},
+		"a hot slot at the left":   {stretches(0, [2]float64{1, 50}, [2]float64{1000, 40}), Cut{1, 50, 40}},
+		"a hot slot at the right":  {stretches(0, [2]float64{1000, 40}, [2]float64{1, 50}), Cut{1000, 40, 50}},
+		"a hot slot among others":  {stretches(0, [2]float64{100, 10}, [2]float64{1, 50}, [2]float64{100, 20}), Cut{101, 60, 20}},
+		"a hot slot, others right": {stretches(0, [2]float64{100, 20}, [2]float64{1, 50}, [2]float64{100, 10}), Cut{100, 20, 60}},
 	} {
-		if got, err := HalfLoad(c.r, c.load); err != nil || got != c.want {
+		got, err := HalfLoad(c.load)
+		if err != nil || got.Slot != c.want.Slot || math.Abs(got.Left-c.want.Left) > 1e-9 || math.Abs(got.Right-c.want.Right) > 1e-9 {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}
 	}
-	for name, c := range map[string]struct {
-		r    topic.Range
-		load []segment.Bucket
-	}{
-		"none": {r, nil}, "one slot": {topic.Range{Lo: 1, Hi: 2}, even}, "no such bucket": {r, []segment.Bucket{bucket(-1, 1), bucket(64, 1)}},
+	for name, load := range map[string]topic.Density{
+		"nothing": nil, "no load": topic.Even(topic.Full, 0), "one slot": topic.Even(topic.Range{Lo: 1, Hi: 2}, 5),
 	} {
-		if got, err := HalfLoad(c.r, c.load); !errors.Is(err, ErrNoLoad) {
+		if got, err := HalfLoad(load); !errors.Is(err, ErrNoLoad) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
 }
 
-// TestHalfLoadCutsWhereBucketsDo: the two sides are exactly what the children's
-// slots took, and no other cut at a bucket's edge is better.
-func TestHalfLoadCutsWhereBucketsDo(t *testing.T) {
+// TestHalfLoadIsBest: the sides are what lies there, and no other slot cuts the
+// load better.
+func TestHalfLoadIsBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		lo := rapid.Uint32Range(0, topic.Slots-2).Draw(t, "lo")
-		r := topic.Range{Lo: lo, Hi: rapid.Uint32Range(lo+2, topic.Slots).Draw(t, "hi")}
-		bucketOf := func(slot uint32) int { return int((slot - r.Lo) * segment.LoadBuckets / r.Size()) }
-		hits := rapid.SliceOfN(rapid.Uint32Range(r.Lo, r.Hi-1), 1, 50).Draw(t, "slots")
-		var load []segment.Bucket
-		for i, slot := range hits {
-			load = append(load, bucket(bucketOf(slot), uint64(i%7)+1))
+		var list [][2]float64
+		for i, n := range rapid.SliceOfN(rapid.IntRange(1, 40), 2, 20).Draw(t, "sizes") {
+			load := rapid.SampledFrom([]float64{0, 1, 10, 100}).Draw(t, "load")
+			list = append(list, [2]float64{float64(n), load * float64(1+i%3)})
 		}
-		left := func(cut uint32) (n, total uint64) {
-			for i, slot := range hits {
-				total += uint64(i%7) + 1
-				if slot < cut {
-					n += uint64(i%7) + 1
-				}
+		load := stretches(rapid.Uint32Range(0, 60000).Draw(t, "lo"), list...)
+		r, total := load.Range(), load.Total()
+		cut, err := HalfLoad(load)
+		if total == 0 {
+			if !errors.Is(err, ErrNoLoad) {
+				t.Errorf("%v", err)
 			}
-			return n, total
+			return
 		}
-		cut, err := HalfLoad(r, load)
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || cut.Slot <= r.Lo || cut.Slot >= r.Hi {
+			t.Fatalf("%+v in %s, %v", cut, r, err)
 		}
-		n, total := left(cut.Slot)
-		if cut.Slot <= r.Lo || cut.Slot >= r.Hi || cut.Left != n || cut.Right != total-n {
-			t.Fatalf("%s: %+v, but %d of %d lie below", r, cut, n, total)
+		if math.Abs(cut.Left+cut.Right-total) > 1e-6*total {
+			t.Errorf("%+v of %v", cut, total)
 		}
-		for slot := r.Lo + 1; slot < r.Hi; slot++ {
-			if bucketOf(slot) == bucketOf(slot-1) {
-				continue
-			}
-			n, total := left(slot)
-			if other := (Cut{slot, n, total - n}); other.imbalance() < cut.imbalance() {
-				t.Fatalf("%+v is better than %+v", other, cut)
+		for at := r.Lo + 1; at < r.Hi; at++ {
+			left := load.Of(topic.Range{Lo: r.Lo, Hi: at})
+			if worst := max(left, total-left); worst < max(cut.Left, cut.Right)-1e-6*total {
+				t.Fatalf("a cut at %d leaves %v, %+v more", at, worst, cut)
 			}
 		}
 	})
 }
 
-// TestLoad: what chunks have counted is what the cut goes by.
+// TestLoad: what the last chunks have counted is what the cut goes by, and a hot
+// slot is told from its neighbours.
 func TestLoad(t *testing.T) {
 	w := newWorld(t, 1)
+	if load, err := w.Load(t.Context(), w.live("slot:0").ID); err != nil || load.Total() != 0 || load.Range() != topic.Full {
+		t.Errorf("of a new segment: %v, %v", load, err)
+	}
 	for i := range 300 {
 		w.append("lane", rec{uint64(2*i + 1), 0, 100, i}, rec{uint64(2*i + 2), 0, 40000, i})
 	}
 	load, err := w.Load(t.Context(), w.live("slot:0").ID)
 	w.check(err)
-	if n := len(load); n != 2*loadChunks {
-		t.Errorf("%d buckets", n)
+	_, bytes := w.sizes()
+	if want := float64(bytes[300-loadChunks]); math.Abs(load.Total()-want) > 1e-6*want {
+		t.Errorf("%v bytes, want %v", load.Total(), want)
 	}
-	cut, err := HalfLoad(topic.Full, load)
-	if err != nil || cut.Left != cut.Right || cut.Slot <= 1024 || cut.Slot >= 40000 {
+	for _, slot := range []uint32{100, 40000} {
+		if got := load.Of(topic.Range{Lo: slot, Hi: slot + 1}); math.Abs(got-load.Total()/2) > 0.01*load.Total() {
+			t.Errorf("%v of %v bytes in slot %d", got, load.Total(), slot)
+		}
+	}
+	cut, err := HalfLoad(load)
+	if err != nil || math.Abs(cut.Left-cut.Right) > 0.01*load.Total() || cut.Slot <= 100 || cut.Slot > 40000 {
 		t.Errorf("%+v, %v", cut, err)
 	}
 }

@@ -35,17 +35,14 @@ type Segment struct {
 	Next    uint64 `json:"next"`   // offset that the next record gets, or would have got
 	Records uint64 `json:"records"`
 	Chunks  uint64 `json:"chunks"` // with records, that is without the seal
-	// Bytes is the size of the records before compression: of all chunks if
-	// Exact, else estimated from the mean record of the last recentChunks.
-	Bytes uint64 `json:"bytes"`
-	Exact bool   `json:"bytes_exact"`
+	Bytes   uint64 `json:"bytes"`  // of the records, before compression
 
 	First *time.Time `json:"first"` // append times of what is kept; nil: no records
 	Last  *time.Time `json:"last"`
 
-	// Over the window, or since the segment was made if that is less. Records
-	// are counted to the chunk; bytes are estimated as above if the window
-	// holds more than the last recentChunks.
+	// What was committed within the window, by the clocks of the workers that
+	// did, over the window's length, or the time since the segment was made if
+	// that is less.
 	RecordRate float64 `json:"records_per_second"`
 	ByteRate   float64 `json:"bytes_per_second"`
 }
@@ -56,7 +53,6 @@ func (s Segment) Share() float64 { return float64(s.Range.Size()) / topic.Slots 
 // Options say which segments to look at, and how.
 type Options struct {
 	Live, Sealed bool
-	Exact        bool          // read the attributes of every chunk
 	Window       time.Duration // of rates
 	Now          time.Time
 }
@@ -66,9 +62,6 @@ type Report struct {
 	Layout   topic.Layout
 	Segments []Segment // parents before children, by range where that leaves a choice
 }
-
-// recentChunks is how many chunks of a segment are read for its mean record.
-const recentChunks = 8
 
 // lookParallel is how many segments are looked at at a time.
 const lookParallel = 32
@@ -125,8 +118,8 @@ func (t *Topic) members(ctx context.Context, o Options) (list []segment.Member, 
 	return list, l.Layout, nil
 }
 
-// look reads one segment: its description, its tail, its first chunk and its
-// last ones.
+// look reads one segment: its description, its first and last chunk, and where
+// the window begins.
 func (t *Topic) look(ctx context.Context, m segment.Member, o Options) (Segment, error) {
 	s, err := t.near.Segment(ctx, m.ID)
 	if err != nil {
@@ -138,7 +131,7 @@ func (t *Topic) look(ctx context.Context, m segment.Member, o Options) (Segment,
 	}
 	out := Segment{
 		ID: s.ID, Range: s.Range, Epoch: s.Epoch, Parents: s.Parents, Children: m.Children,
-		State: StateLive, Next: tail.End(), Exact: true,
+		State: StateLive, Next: tail.End(),
 	}
 	switch {
 	case len(m.Children) > 0:
@@ -163,78 +156,37 @@ func (t *Topic) look(ctx context.Context, m segment.Member, o Options) (Segment,
 	if out.Records == 0 {
 		return out, nil
 	}
-	err = t.measure(ctx, s, span{head, tail}, o, &out)
+	err = measure(ctx, s, span{head, tail}, o, &out)
 	return out, err
 }
 
 // span is a segment's first and last entry.
 type span struct{ head, tail segment.Chunk }
 
-// measure fills in bytes, times and rates.
-func (t *Topic) measure(ctx context.Context, s *segment.Segment, sp span, o Options, out *Segment) error {
-	from := sp.head.Entry.N
-	if !o.Exact && sp.tail.Entry.N-from >= recentChunks {
-		from = sp.tail.Entry.N - recentChunks + 1
+// measure fills in bytes, times and rates of a segment that has records. Chunks
+// count on over the segment's life, so two of them tell what lies between.
+func measure(ctx context.Context, s *segment.Segment, sp span, o Options, out *Segment) error {
+	out.Bytes = sp.tail.ByteEnd() - sp.head.ByteBase
+	last := sp.tail
+	if last.Sealed {
+		var err error
+		if last, err = numbered(ctx, s, sp.tail.Entry.N-1); err != nil {
+			return err
+		}
 	}
-	all, err := t.tally(ctx, s, from, sp.tail.Entry.N)
-	if err != nil {
+	out.First, out.Last = &sp.head.First, &last.Last
+	w := window{o.Now.Add(-o.Window), o.Now}.since(s.Created)
+	within := func(c segment.Chunk) bool { return !c.Entry.MTime.Before(w.from) }
+	if !within(sp.tail) {
+		return nil
+	}
+	first, ok, err := firstWhere(ctx, s, sp.head.Entry.N, sp.tail.Entry.N, within)
+	if err != nil || !ok {
 		return err
 	}
-	out.Bytes, out.Exact = all.bytes, from == sp.head.Entry.N
-	if !out.Exact && all.records > 0 {
-		out.Bytes = scale(all.bytes, out.Records, all.records)
-	}
-	out.First = &sp.head.First
-	if n := len(all.recent); n > 0 {
-		out.Last = &all.recent[n-1].Last
-	}
-	w := window{o.Now.Add(-o.Window), o.Now}.since(s.Created)
-	records, bytes, err := taken(ctx, s, sp.head.Entry.N, all.recent, w)
-	out.RecordRate, out.ByteRate = float64(records)/w.seconds(), float64(bytes)/w.seconds()
-	return err
-}
-
-// tally is what chunks hold together, and the last of them.
-type tally struct {
-	records, bytes uint64
-	recent         []segment.Chunk
-}
-
-// tally reads the chunks with records from..to.
-func (t *Topic) tally(ctx context.Context, s *segment.Segment, from, to uint64) (all tally, err error) {
-	if to-from > 4*recentChunks {
-		if s, err = t.Segment(ctx, s.ID); err != nil { // long pages
-			return all, err
-		}
-	}
-	for c, err := range s.Chunks(ctx, from) {
-		if err != nil {
-			return tally{}, err
-		}
-		if !c.Sealed && c.Entry.N <= to {
-			c.Entry.Content = nil
-			all.records += c.Count
-			all.bytes += c.Bytes
-			all.recent = append(all.recent[max(0, len(all.recent)-recentChunks+1):], c)
-		}
-		if c.Entry.N >= to {
-			break
-		}
-	}
-	return all, nil
-}
-
-func sum(chunks []segment.Chunk) (records, bytes uint64) {
-	for _, c := range chunks {
-		records += c.Count
-		bytes += c.Bytes
-	}
-	return records, bytes
-}
-
-// scale is bytes * records / of, without overflow.
-func scale(bytes, records, of uint64) uint64 {
-	return uint64(float64(bytes) / float64(of) * float64(records))
+	out.RecordRate = float64(sp.tail.End()-first.Base) / w.seconds()
+	out.ByteRate = float64(sp.tail.ByteEnd()-first.ByteBase) / w.seconds()
+	return nil
 }
 
 // window is a stretch of time.
@@ -250,23 +202,3 @@ func (w window) since(created time.Time) window {
 
 // seconds is the window's length, at least 1.
 func (w window) seconds() float64 { return max(1, w.to.Sub(w.from).Seconds()) }
-
-// taken counts what a segment took in within a window. Chunks from head on are
-// looked at one by one only where the recent ones do not reach back to its start.
-func taken(ctx context.Context, s *segment.Segment, head uint64, recent []segment.Chunk, w window) (records, bytes uint64, err error) {
-	within := func(c segment.Chunk) bool { return !c.Last.Before(w.from) }
-	inside := recent
-	for len(inside) > 0 && !within(inside[0]) {
-		inside = inside[1:]
-	}
-	records, bytes = sum(inside)
-	if len(inside) == 0 || len(inside) < len(recent) || inside[0].Entry.N == head {
-		return records, bytes, nil
-	}
-	first, ok, err := firstWhere(ctx, s, head, inside[0].Entry.N-1, within)
-	if err != nil || !ok {
-		return records, bytes, err
-	}
-	all := recent[len(recent)-1].End() - first.Base
-	return all, scale(bytes, all, records), nil
-}

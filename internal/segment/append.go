@@ -152,7 +152,7 @@ func (s *Segment) commit(ctx context.Context, in Input, taken *record.Set, p *Pr
 	next := s.next(in, taken)
 	next.Digest = p.digest
 	f := filer.File{ID: filer.NewID(), Attrs: next.attrs(), Content: p.content, Blobs: p.blobs}
-	e, err := s.log.Append(ctx, s.tail.Entry, f)
+	e, err := s.waking(ctx, func() (commitlog.Entry, error) { return s.log.Append(ctx, s.tail.Entry, f) })
 	won := err == nil
 	var lost *commitlog.LostError
 	p.spent = errors.Is(err, commitlog.ErrVoid) || errors.As(err, &lost) && lost.Stray
@@ -231,11 +231,12 @@ func (s *Segment) floorsOf(ctx context.Context, in Input, checkpoint topic.Posit
 // next is the state after the records in taken have been appended to the tail.
 func (s *Segment) next(in Input, taken *record.Set) Chunk {
 	first, last := taken.Recs[0], taken.Recs[len(taken.Recs)-1]
+	l := countLoad(s.Range, taken.Recs)
 	c := Chunk{
-		Base: s.tail.End(), Count: uint64(len(taken.Recs)), Bytes: uint64(len(taken.Data)),
+		Base: s.tail.End(), Count: l.records, ByteBase: s.tail.ByteEnd(), Bytes: l.bytes,
 		First: later(time.UnixMicro(first.Time).UTC(), s.notBefore()), Last: later(time.UnixMicro(last.Time).UTC(), s.notBefore()),
 		Source: in.Source, From: in.From,
-		Load: s.load(taken),
+		Load: l.buckets, Hot: l.hot,
 	}
 	for _, p := range s.tail.Positions {
 		if p.Source != in.Source {
@@ -253,22 +254,4 @@ func (s *Segment) notBefore() time.Time {
 		return s.Created
 	}
 	return s.tail.Last
-}
-
-// load counts records and bytes per part of the segment's range.
-func (s *Segment) load(set *record.Set) []Bucket {
-	var counts [LoadBuckets]Bucket
-	for _, r := range set.Recs {
-		i := int((uint32(r.Slot) - s.Range.Lo) * LoadBuckets / s.Range.Size())
-		counts[i].Records++
-		counts[i].Bytes += uint64(r.Len)
-	}
-	var list []Bucket
-	for i, b := range counts {
-		if b.Records > 0 {
-			b.Index = i
-			list = append(list, b)
-		}
-	}
-	return list
 }

@@ -33,6 +33,7 @@ type SourcePosition struct {
 type Chunk struct {
 	Base      uint64 // offset of the first record
 	Count     uint64 // records
+	ByteBase  uint64 // bytes of all records before the first, trimmed or not
 	Bytes     uint64 // of records, before compression
 	First     time.Time
 	Last      time.Time // append times; never earlier than the chunk before
@@ -40,8 +41,9 @@ type Chunk struct {
 	From      uint64    // checkpoint from which the writer had read the source
 	Positions []SourcePosition
 	Load      []Bucket
-	Digest    string // "xxh64:" and 16 hex digits of the file's bytes
-	Sealed    bool   // no records; nothing can follow
+	Hot       []HotSlot // ascending by slot
+	Digest    string    // "xxh64:" and 16 hex digits of the file's bytes
+	Sealed    bool      // no records; nothing can follow
 	// Floors, of a seal, is what the children inherit: per range and source, how
 	// far it is taken in here or in the ancestors (rule 11). What lies at or
 	// below the source's checkpoint is left out (rule 10).
@@ -50,20 +52,12 @@ type Chunk struct {
 	Entry commitlog.Entry
 }
 
-// Bucket is the load that fell into one of [LoadBuckets] equal parts of the
-// segment's key range.
-type Bucket struct {
-	Index   int
-	Records uint64
-	Bytes   uint64
-}
-
-// LoadBuckets is into how many parts a segment's key range is divided when its
-// load is counted.
-const LoadBuckets = 64
-
 // End is the offset that the next record gets.
 func (c Chunk) End() uint64 { return c.Base + c.Count }
+
+// ByteEnd is ByteBase of the chunk that follows. The difference of two is what
+// the segment took in between them.
+func (c Chunk) ByteEnd() uint64 { return c.ByteBase + c.Bytes }
 
 // PositionOf is how far a source is taken in, zero if it is not known here.
 func (c Chunk) PositionOf(source string) SourcePosition {
@@ -79,6 +73,7 @@ func (c Chunk) PositionOf(source string) SourcePosition {
 const (
 	attrBase      = "Base"
 	attrCount     = "Count"
+	attrByteBase  = "Byte-Base"
 	attrBytes     = "Bytes"
 	attrFirst     = "First"
 	attrLast      = "Last"
@@ -86,6 +81,7 @@ const (
 	attrFrom      = "From"
 	attrPositions = "Positions"
 	attrLoad      = "Load"
+	attrHot       = "Hot"
 	attrDigest    = "Digest"
 	attrSealed    = "Sealed"
 	attrFloors    = "Floors"
@@ -95,7 +91,7 @@ const (
 func (c Chunk) attrs() filer.Attrs {
 	u := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	a := filer.Attrs{
-		attrBase: u(c.Base), attrCount: u(c.Count), attrBytes: u(c.Bytes),
+		attrBase: u(c.Base), attrCount: u(c.Count), attrByteBase: u(c.ByteBase), attrBytes: u(c.Bytes),
 		attrFirst: formatTime(c.First), attrLast: formatTime(c.Last),
 		attrPositions: formatPositions(c.Positions),
 	}
@@ -105,6 +101,9 @@ func (c Chunk) attrs() filer.Attrs {
 	}
 	a[attrSource], a[attrFrom] = c.Source, u(c.From)
 	a[attrLoad], a[attrDigest] = formatLoad(c.Load), c.Digest
+	if len(c.Hot) > 0 {
+		a[attrHot] = formatHot(c.Hot)
+	}
 	return a
 }
 
@@ -112,15 +111,19 @@ func (c Chunk) attrs() filer.Attrs {
 func parseChunk(e commitlog.Entry) (Chunk, error) {
 	c := Chunk{Entry: e, Source: e.Attrs[attrSource], Digest: e.Attrs[attrDigest], Sealed: e.Attrs[attrSealed] == "true"}
 	p := attrParser{attrs: e.Attrs}
-	c.Base, c.Count, c.Bytes = p.number(attrBase), p.number(attrCount), p.number(attrBytes)
+	c.Base, c.Count = p.number(attrBase), p.number(attrCount)
+	c.ByteBase, c.Bytes = p.number(attrByteBase), p.number(attrBytes)
 	if c.End() < c.Base {
 		p.fail(attrCount)
+	}
+	if c.ByteEnd() < c.ByteBase {
+		p.fail(attrBytes)
 	}
 	c.First, c.Last = p.time(attrFirst), p.time(attrLast)
 	if !c.Sealed {
 		c.From = p.number(attrFrom)
 	}
-	c.Positions, c.Load, c.Floors = p.positions(), p.load(), p.floors()
+	c.Positions, c.Load, c.Hot, c.Floors = p.positions(), p.load(), p.hot(), p.floors()
 	if p.err != nil {
 		return Chunk{}, fmt.Errorf("%s: %w: %w", e.Path, filer.ErrCorrupt, p.err)
 	}
@@ -193,18 +196,6 @@ func (p *attrParser) floors() (list []topic.Floor) {
 	return list
 }
 
-func (p *attrParser) load() (list []Bucket) {
-	for _, field := range strings.Fields(p.attrs[attrLoad]) {
-		var b Bucket
-		if _, err := fmt.Sscanf(field, "%d=%d/%d", &b.Index, &b.Records, &b.Bytes); err != nil || b.Index < 0 || b.Index >= LoadBuckets {
-			p.fail(attrLoad)
-			return nil
-		}
-		list = append(list, b)
-	}
-	return list
-}
-
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 func formatPositions(list []SourcePosition) string {
@@ -221,14 +212,6 @@ func formatFloors(list []topic.Floor) string {
 	fields := make([]string, len(list))
 	for i, f := range list {
 		fields[i] = fmt.Sprintf("%d-%d/%s=%s@%d", f.Lo, f.Hi, f.Source, f.At, f.Time.UnixMicro())
-	}
-	return strings.Join(fields, " ")
-}
-
-func formatLoad(list []Bucket) string {
-	fields := make([]string, len(list))
-	for i, b := range list {
-		fields[i] = fmt.Sprintf("%d=%d/%d", b.Index, b.Records, b.Bytes)
 	}
 	return strings.Join(fields, " ")
 }

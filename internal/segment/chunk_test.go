@@ -24,10 +24,10 @@ func goldenChunks() []Chunk {
 	positions := []SourcePosition{{"lane-b", topic.Position{Sequence: 7, Row: 2}, noon}, {"lane-a", topic.Whole(5), noon.Add(-time.Second)}}
 	return []Chunk{
 		{
-			Base: 10, Count: 3, Bytes: 99, First: noon.Add(-time.Second), Last: noon, Source: "lane-b", From: 4, Positions: positions,
-			Load: []Bucket{{0, 1, 33}, {63, 2, 66}}, Digest: digest(nil),
+			Base: 10, Count: 3, ByteBase: 330, Bytes: 99, First: noon.Add(-time.Second), Last: noon, Source: "lane-b", From: 4, Positions: positions,
+			Load: []Bucket{{0, 1, 33}, {63, 2, 66}}, Hot: []HotSlot{{7, 1, 33}, {65530, 2, 66}}, Digest: digest(nil),
 		},
-		{Base: 13, First: noon, Last: noon, Positions: positions, Sealed: true, Floors: []topic.Floor{
+		{Base: 13, ByteBase: 429, First: noon, Last: noon, Positions: positions, Sealed: true, Floors: []topic.Floor{
 			{Range: topic.Range{Lo: 0, Hi: 9}, Source: "lane-b", At: topic.Whole(9), Time: noon.Add(time.Second)},
 			{Range: topic.Range{Lo: 9, Hi: 65536}, Source: "lane-b", At: topic.Position{Sequence: 7, Row: 2}, Time: noon},
 		}},
@@ -80,13 +80,14 @@ func TestChunkAttrsGolden(t *testing.T) {
 
 func FuzzParseChunk(f *testing.F) {
 	good := goldenChunks()[0].attrs()
-	f.Add(good[attrBase], good[attrCount], good[attrFirst], good[attrPositions], good[attrLoad], "0-9/a=5@1", false)
-	f.Add("18446744073709551615", "2", "9999-12-31T23:59:59-05:00", "=1@1", "64=1/1", "9-9/a=5@1", true)
-	f.Add("-1", "", "0000-01-01T00:00:00Z", "a=1:4294967295@-9223372036854775808 b", "1=2/3x", "-/=", false)
-	f.Fuzz(func(t *testing.T, base, count, first, positions, load, floors string, sealed bool) {
+	f.Add(good[attrBase], good[attrCount], good[attrFirst], good[attrPositions], good[attrLoad], good[attrHot], "0-9/a=5@1", false)
+	f.Add("18446744073709551615", "2", "9999-12-31T23:59:59-05:00", "=1@1", "64=1/1", "65536=1/1", "9-9/a=5@1", true)
+	f.Add("-1", "", "0000-01-01T00:00:00Z", "a=1:4294967295@-9223372036854775808 b", "1=2/3x", "7=1/1 7=1/1", "-/=", false)
+	f.Fuzz(func(t *testing.T, base, count, first, positions, load, hot, floors string, sealed bool) {
 		a := maps.Clone(good)
 		a[attrFloors] = floors
-		a[attrBase], a[attrCount], a[attrFirst], a[attrPositions], a[attrLoad] = base, count, first, positions, load
+		a[attrBase], a[attrCount], a[attrFirst], a[attrPositions], a[attrLoad], a[attrHot] = base, count, first, positions, load, hot
+		a[attrByteBase], a[attrBytes] = base, count
 		if sealed {
 			a[attrSealed] = "true"
 		}
@@ -98,8 +99,12 @@ func FuzzParseChunk(f *testing.F) {
 			return
 		}
 		again, err := parseChunk(commitlog.Entry{Entry: filer.Entry{Attrs: c.attrs()}})
-		if err != nil || !maps.Equal(again.attrs(), c.attrs()) || c.End() < c.Base {
+		if err != nil || !maps.Equal(again.attrs(), c.attrs()) || c.End() < c.Base || c.ByteEnd() < c.ByteBase {
 			t.Errorf("%v became %v, error %v", c.attrs(), again.attrs(), err)
+		}
+		for _, r := range []topic.Range{topic.Full, {Lo: 7, Hi: 8}, {Lo: 100, Hi: 200}} {
+			covers(t, c.Density(r, true), r)
+			covers(t, c.Density(r, false), r)
 		}
 	})
 }

@@ -39,7 +39,7 @@ func (s *Store) CreateTopic(ctx context.Context, def topic.Definition, n int, no
 	if err != nil {
 		return nil, fmt.Errorf("create topic %q: %w", def.Name, err)
 	}
-	return s.establish(ctx, &Topic{Definition: def, store: s, version: version})
+	return s.establish(ctx, s.handle(def, version))
 }
 
 // establish makes the first layout and its segments of a topic that is being

@@ -27,9 +27,13 @@ func (t *Topic) createLayout(ctx context.Context, l topic.Layout) error {
 	return err
 }
 
-// appendLayout appends a layout after the given entry.
+// appendLayout appends a layout after the given entry, and sees to it that a
+// planner will look at the topic.
 func (t *Topic) appendLayout(ctx context.Context, after commitlog.Entry, l topic.Layout) (commitlog.Entry, error) {
 	if err := l.Validate(); err != nil {
+		return commitlog.Entry{}, err
+	}
+	if err := t.wake(ctx); err != nil {
 		return commitlog.Entry{}, err
 	}
 	data, err := cursor.Encode(l)
@@ -67,10 +71,12 @@ func (t *Topic) discard(ctx context.Context, blobs []filer.Blob) {
 }
 
 // Follow starts to look for the end of the layout log where another handle on the
-// same topic has seen it.
+// same topic has seen it, and counts on the marks that either of them writes. It
+// is called before the handle is used for anything else.
 func (t *Topic) Follow(old *Topic) {
 	if old.Incarnation == t.Incarnation {
 		t.seen.set(old.seen.get())
+		t.woken = old.woken
 	}
 }
 

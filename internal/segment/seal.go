@@ -21,7 +21,7 @@ func (s *Segment) Seal(ctx context.Context, now time.Time) (Chunk, error) {
 	passed := s.topic.store.passed()
 	for !tail.Sealed {
 		at := later(s.notBefore(), now.UTC().Truncate(time.Microsecond))
-		seal := Chunk{Base: tail.End(), First: at, Last: at, Positions: tail.Positions, Sealed: true}
+		seal := Chunk{Base: tail.End(), ByteBase: tail.ByteEnd(), First: at, Last: at, Positions: tail.Positions, Sealed: true}
 		if seal.Floors, err = s.final(ctx, passed); err != nil {
 			return Chunk{}, err
 		}

@@ -23,7 +23,7 @@ func (s *Segment) search(ctx context.Context, beyond func(Chunk) bool) (tail Chu
 	high := tail.Entry.Next()
 	for low < high {
 		mid := low + (high-low)/2
-		c, err := s.chunk(ctx, mid)
+		c, err := s.ChunkAt(ctx, mid)
 		if err != nil {
 			return tail, 0, err
 		}
@@ -36,7 +36,9 @@ func (s *Segment) search(ctx context.Context, beyond func(Chunk) bool) (tail Chu
 	return tail, low, nil
 }
 
-func (s *Segment) chunk(ctx context.Context, n uint64) (Chunk, error) {
+// ChunkAt reads the attributes of chunk number n. filer.ErrNotFound: there is none
+// any more, or not yet.
+func (s *Segment) ChunkAt(ctx context.Context, n uint64) (Chunk, error) {
 	e, err := s.log.At(ctx, n)
 	if err != nil {
 		return Chunk{}, err
@@ -66,7 +68,7 @@ func (s *Segment) trySince(ctx context.Context, since time.Time) (offset uint64,
 	if err != nil || n >= tail.Entry.Next() {
 		return tail.End(), tail.Sealed, err
 	}
-	c, err := s.chunk(ctx, n)
+	c, err := s.ChunkAt(ctx, n)
 	if err != nil {
 		return 0, false, err
 	}

@@ -35,12 +35,16 @@ type Store struct {
 	Codec  string // of chunk files
 	Inline int    // chunk files up to this size go inline
 	Logger *slog.Logger
+	Now    func() time.Time // for marks of active topics
 	Mutant mutant.Set
 }
 
 // NewStore returns the store in a bucket.
 func NewStore(f filer.Store, bucket string) *Store {
-	return &Store{Filer: f, Bucket: bucket, Codec: record.CodecZstd, Inline: filer.InlineLimit, Logger: slog.New(slog.DiscardHandler)}
+	return &Store{
+		Filer: f, Bucket: bucket, Codec: record.CodecZstd, Inline: filer.InlineLimit,
+		Logger: slog.New(slog.DiscardHandler), Now: time.Now,
+	}
 }
 
 // Root is the bucket's folder.
@@ -65,6 +69,15 @@ type Topic struct {
 	store   *Store
 	version cursor.Version
 	seen    lastSeen // of the layout log
+	// woken holds when this handle last wrote the topic's mark, except while
+	// somebody is at it.
+	woken chan time.Time
+}
+
+func (s *Store) handle(def topic.Definition, version cursor.Version) *Topic {
+	t := &Topic{Definition: def, store: s, version: version, woken: make(chan time.Time, 1)}
+	t.woken <- time.Time{}
+	return t
 }
 
 // lastSeen is the last entry of a log that was seen, without its content: from
@@ -120,7 +133,7 @@ func (s *Store) lookup(ctx context.Context, name string) (*Topic, error) {
 	if err != nil {
 		return nil, fmt.Errorf("topic %q: %w", name, err)
 	}
-	return &Topic{Definition: def, store: s, version: version}, nil
+	return s.handle(def, version), nil
 }
 
 // Topics lists the definitions of all topics, by name, including those that are
@@ -173,6 +186,7 @@ func (s *Store) DeleteTopic(ctx context.Context, name string, now time.Time) err
 	if err := s.deleteTree(ctx, t.Dir()); err != nil {
 		return err
 	}
+	s.restGone(ctx, name) // before another topic can have the name
 	return s.definition(name).Delete(ctx, t.version)
 }
 

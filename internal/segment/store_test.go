@@ -88,8 +88,8 @@ func TestTwoCreators(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// topic.json, layout 0 and its head, and two files per segment.
-		if paths := fs.Paths(); won != 1 || len(paths) != 9 {
+		// topic.json, its mark, layout 0 and its head, and two files per segment.
+		if paths := fs.Paths(); won != 1 || len(paths) != 10 {
 			t.Fatalf("%d won, and there is %q", won, paths)
 		}
 	}

@@ -14,6 +14,14 @@ const (
 	MaxFlushAge     = 10 * time.Minute
 )
 
+// TargetBytes and TargetRecords are what one segment is to take in per second,
+// unless a policy says otherwise. One flush of such a segment is one full chunk a
+// second, and one consumer can follow it.
+const (
+	TargetBytes   = 8 << 20
+	TargetRecords = 50_000
+)
+
 // State of a topic.
 type State string
 

@@ -16,17 +16,26 @@ import (
 func attributes(e commitlog.Entry) (segment.Chunk, error) {
 	p := parser{e: e}
 	c := segment.Chunk{
-		Entry: e, Base: p.number("Base"), Count: p.number("Count"), Bytes: p.number("Bytes"),
+		Entry: e, Base: p.number("Base"), Count: p.number("Count"), ByteBase: p.number("Byte-Base"), Bytes: p.number("Bytes"),
 		First: p.time("First"), Last: p.time("Last"), Positions: p.positions(),
 		Sealed: e.Attrs["Sealed"] == "true",
 	}
 	if c.Sealed {
 		c.Floors = p.floors()
 	} else {
-		c.Source, c.From, c.Digest, c.Load = p.text("Source"), p.number("From"), p.text("Digest"), p.load()
+		c.Source, c.From, c.Digest = p.text("Source"), p.number("From"), p.text("Digest")
+		p.counts("Load", segment.LoadBuckets, func(i, records, bytes uint64) {
+			c.Load = append(c.Load, segment.Bucket{Index: int(i), Records: records, Bytes: bytes})
+		})
+		p.counts("Hot", topic.Slots, func(i, records, bytes uint64) {
+			c.Hot = append(c.Hot, segment.HotSlot{Slot: topic.Slot(i), Records: records, Bytes: bytes})
+		})
 	}
 	if p.err == nil && c.Base+c.Count < c.Base {
 		p.fail("Count")
+	}
+	if p.err == nil && c.ByteBase+c.Bytes < c.ByteBase {
+		p.fail("Byte-Base")
 	}
 	return c, p.err
 }
@@ -108,19 +117,20 @@ func (p *parser) floors() (list []topic.Floor) {
 	return list
 }
 
-// load reads "bucket=records/bytes …", sorted by bucket.
-func (p *parser) load() (list []segment.Bucket) {
-	for _, field := range strings.Fields(p.e.Attrs["Load"]) {
-		bucket, rest, _ := strings.Cut(field, "=")
+// counts reads "number=records/bytes …", sorted by number, which is below a limit.
+func (p *parser) counts(name string, limit uint64, take func(i, records, bytes uint64)) {
+	least := uint64(0)
+	for _, field := range strings.Fields(p.e.Attrs[name]) {
+		number, rest, _ := strings.Cut(field, "=")
 		records, bytes, _ := strings.Cut(rest, "/")
-		i, err := strconv.ParseUint(bucket, 10, 8)
+		i, err := strconv.ParseUint(number, 10, 32)
 		n, err2 := strconv.ParseUint(records, 10, 64)
 		size, err3 := strconv.ParseUint(bytes, 10, 64)
-		if err != nil || err2 != nil || err3 != nil || i >= segment.LoadBuckets || len(list) > 0 && int(i) <= list[len(list)-1].Index {
-			p.fail("Load")
-			return nil
+		if err != nil || err2 != nil || err3 != nil || i >= limit || i < least {
+			p.fail(name)
+			return
 		}
-		list = append(list, segment.Bucket{Index: int(i), Records: n, Bytes: size})
+		take(i, n, size)
+		least = i + 1
 	}
-	return list
 }

@@ -24,34 +24,56 @@ func newUnpacker() *zstd.Decoder {
 	return d
 }
 
-// unpackedSize adds up the bytes of a chunk file's records before compression.
-// The file has been read as one before; this looks at its frame only.
-func unpackedSize(file []byte) (total uint64, err error) {
-	f := frame{data: file, pos: 4}
-	codec, err := f.header()
-	if err != nil {
-		return 0, err
-	}
-	var buf []byte
-	for f.pos < len(f.data) {
-		f.long()
-		block := f.bytes()
-		f.take(16)
-		if f.err != nil {
-			return 0, f.err
-		}
-		if codec == "zstandard" {
-			if buf, err = unpacker.DecodeAll(block, buf[:0]); err != nil {
-				return 0, fmt.Errorf("unpack a block: %w", err)
-			}
-			block = buf
-		}
-		total += uint64(len(block))
-	}
-	return total, nil
+// sizes tells how many bytes the records of a chunk file have before compression,
+// one after the other. The file is read as one beside it; this looks at its frame,
+// and at where records end, only.
+type sizes struct {
+	file  frame
+	codec string
+	buf   []byte // for what had to be unpacked
+	block frame
+	left  int64 // records of the block that are still to come
 }
 
-// frame reads the frame of an Avro file. Its error sticks.
+func newSizes(file []byte) (*sizes, error) {
+	s := &sizes{file: frame{data: file, pos: 4}}
+	var err error
+	s.codec, err = s.file.header()
+	return s, err
+}
+
+// next is the size of the next record.
+func (s *sizes) next() (uint64, error) {
+	for s.left <= 0 {
+		if err := s.open(); err != nil {
+			return 0, err
+		}
+	}
+	s.left--
+	start := s.block.pos
+	s.block.record()
+	return uint64(s.block.pos - start), s.block.err
+}
+
+// open unpacks the next block.
+func (s *sizes) open() (err error) {
+	s.left = s.file.long()
+	packed := s.file.bytes()
+	s.file.take(16)
+	if s.file.err != nil {
+		return s.file.err
+	}
+	if s.codec == "zstandard" {
+		if s.buf, err = unpacker.DecodeAll(packed, s.buf[:0]); err != nil {
+			return fmt.Errorf("unpack a block: %w", err)
+		}
+		packed = s.buf
+	}
+	s.block = frame{data: packed}
+	return nil
+}
+
+// frame reads Avro data. Its error sticks.
 type frame struct {
 	data []byte
 	pos  int
@@ -90,6 +112,49 @@ func (f *frame) long() int64 {
 }
 
 func (f *frame) bytes() []byte { return f.take(f.long()) }
+
+// some passes what a union with null holds.
+func (f *frame) some(value func()) {
+	if f.long() != 0 && f.err == nil {
+		value()
+	}
+}
+
+// record passes a record of FORMAT's schema.
+func (f *frame) record() {
+	number, text := func() { f.long() }, func() { f.bytes() }
+	number() // ts
+	number() // sequence
+	number() // row
+	f.some(func() { text(); number() })
+	f.some(text)   // rejected
+	f.some(number) // event_ts
+	f.some(text)   // key
+	f.headers()
+	f.some(text) // value
+	f.some(func() {
+		text() // url
+		number()
+		text() // etag
+		text() // version
+		text() // content_type
+		f.some(text)
+		f.some(number)
+	})
+}
+
+func (f *frame) headers() {
+	for n := f.long(); n != 0 && f.err == nil; n = f.long() {
+		if n < 0 {
+			f.bytes() // they say their size
+			continue
+		}
+		for ; n > 0 && f.err == nil; n-- {
+			f.bytes()
+			f.bytes()
+		}
+	}
+}
 
 func (f *frame) take(n int64) []byte {
 	if f.err != nil {

@@ -147,7 +147,11 @@ func attributeFaults() []fault {
 		attr("Base", "33", "offsets.gap"),
 		attr("Count", "99", "chunk.count"),
 		attr("Bytes", "1", "chunk.bytes"),
+		attr("Byte-Base", "0", "bytes.gap"),
+		attr("Byte-Base", "99999", "bytes.gap"),
 		attr("Load", "0=1/10", "chunk.load"),
+		attr("Hot", "", "chunk.hot"),
+		attr("Hot", "40000=1/10", "chunk.hot"),
 		attr("Digest", "xxh64:0000000000000000", "chunk.digest"),
 		attr("First", began.Add(11*time.Second).Format(time.RFC3339Nano), "records.times"),
 		attr("Last", began.Add(time.Hour).Format(time.RFC3339Nano), "records.times"),
@@ -170,10 +174,11 @@ func attributeFaults() []fault {
 		}
 	}
 	for name, values := range map[string][]string{
-		"Base": {"", "-1", "x", "18446744073709551616", "18446744073709551615"}, "Count": {"", "1e3"}, "Bytes": {"", "1.5"},
+		"Base": {"", "-1", "x", "18446744073709551616", "18446744073709551615"}, "Count": {"", "1e3"}, "Byte-Base": {"", "-1", "18446744073709551615"}, "Bytes": {"", "1.5"},
 		"First": {"", "yesterday"}, "Last": {"", "0"}, "From": {"", "-1"}, "Source": {""}, "Digest": {""},
 		"Positions": {"x", "a=1", "a=1:1", "=1:1@1", "a=1:1@x", "b=1:1@1 a=1:1@1", "a=1:1@1 a=2:2@2"},
-		"Load":      {"x", "64=1/1", "-1=1/1", "1=1", "1=x/1", "2=1/1 1=1/1"},
+		"Load":      {"x", "64=1/1", "-1=1/1", "1=1", "1=x/1", "2=1/1 1=1/1", "1=1/1 1=1/1"},
+		"Hot":       {"x", "65536=1/1", "-1=1/1", "1=1", "1=1/x", "2=1/1 1=1/1", "1=1/1 1=1/1"},
 	} {
 		for _, v := range values {
 			list = append(list, attr(name, v, "chunk.attributes"))
@@ -212,7 +217,7 @@ func chunkFaults() []fault {
 		{"a file is cut", one("chunk.digest"), nil, replaced(at(seg1, 0), func(file *filer.File) { file.Content = file.Content[:len(file.Content)/2] })},
 		{"a file is empty", one("chunk.digest"), nil, replaced(at(seg1, 0), func(file *filer.File) { file.Content = nil })},
 		{"two files' bytes are swapped", one("chunk.digest"), nil, swapped(at(seg1, 0), at(seg1, 1), false)},
-		{"two files are swapped", []Kind{"log.fork", "offsets.gap", "positions.foreign", "records.times", "chunk.times"}, nil, swapped(at(seg1, 0), at(seg1, 1), true)},
+		{"two files are swapped", []Kind{"log.fork", "offsets.gap", "bytes.gap", "positions.foreign", "records.times", "chunk.times"}, nil, swapped(at(seg1, 0), at(seg1, 1), true)},
 		{"a file was written cut", one("chunk.decode"), func(f *fixture) {
 			f.segs[1].chunks[0].raw = func(b []byte) []byte { return b[:len(b)-20] }
 		}, nil},
@@ -222,7 +227,7 @@ func chunkFaults() []fault {
 		{"a file is of another schema", one("chunk.decode"), func(f *fixture) {
 			f.segs[1].chunks[0].raw = func(b []byte) []byte { return []byte(strings.Replace(string(b), "sequence", "sequenze", 1)) }
 		}, nil},
-		{"a file misses its last block", []Kind{"chunk.count", "chunk.bytes", "chunk.load", "positions.record"}, func(f *fixture) {
+		{"a file misses its last block", []Kind{"chunk.count", "chunk.bytes", "chunk.load", "chunk.hot", "positions.record"}, func(f *fixture) {
 			c := f.segs[1].chunks[3] // blocks of 7 and 3 records, not packed
 			c.blob = false
 			c.raw = func([]byte) []byte {
@@ -261,7 +266,7 @@ func recordFaults() []fault {
 			wrong.rows = slices.Insert(wrong.rows, 1, right.rows[0])
 			f.cut(1, 0, 0)
 		}, nil},
-		{"records are spread though they have keys", []Kind{"records.range", "chunk.load"}, nil, replaced(root+"/topics/flights/topic.json", func(file *filer.File) {
+		{"records are spread though they have keys", []Kind{"records.range", "chunk.load", "chunk.hot"}, nil, replaced(root+"/topics/flights/topic.json", func(file *filer.File) {
 			file.Content = []byte(strings.Replace(string(file.Content), "header", "none", 1))
 		})},
 		{"the checkpoint of a source is gone", []Kind{"checkpoint.file"}, nil, remove(root + "/checkpoints/" + sourceB + ".json")},
@@ -319,7 +324,7 @@ func laneFaults() []fault {
 }
 
 func faults() []fault {
-	return slices.Concat(structureFaults(), attributeFaults(), chunkFaults(), recordFaults(), laneFaults(), editFaults())
+	return slices.Concat(structureFaults(), attributeFaults(), loadFaults(), chunkFaults(), recordFaults(), laneFaults(), editFaults())
 }
 
 func (c fault) verify(t testing.TB, opts ...Option) Report {

@@ -66,7 +66,7 @@ func allChecks() checks {
 		},
 		attributes: []check[error]{{"chunk.attributes", describe}},
 		chunk: []check[*chunkStep]{
-			{"offsets.gap", checkBase}, {"chunk.empty", checkEmpty}, {"chunk.times", checkTimes},
+			{"offsets.gap", checkBase}, {"bytes.gap", checkByteBase}, {"chunk.empty", checkEmpty}, {"chunk.times", checkTimes},
 			{"positions.back", checkBack}, {"positions.foreign", checkForeign},
 			{"seal.last", checkNothingAfter}, {"seal.content", checkSealContent}, {"seal.positions", checkSealPositions},
 			{"seal.time", checkSealTime}, {"seal.floors", checkSealFloors},
@@ -78,7 +78,7 @@ func allChecks() checks {
 			{"records.late", checkLate}, {"records.lineage", checkLineage}, {"records.range", checkRange},
 		},
 		content: []check[*content]{
-			{"chunk.count", checkCount}, {"chunk.bytes", checkBytes}, {"chunk.load", checkLoad},
+			{"chunk.count", checkCount}, {"chunk.bytes", checkBytes}, {"chunk.load", checkLoad}, {"chunk.hot", checkHot},
 			{"positions.record", checkLastRecord}, {"positions.time", checkPositionTime}, {"records.times", checkRecordTimes},
 		},
 		end:    []check[segmentEnd]{{"seal.live", checkSealLive}, {"seal.missing", checkSealMissing}},

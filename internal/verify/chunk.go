@@ -95,6 +95,14 @@ func checkBase(s *chunkStep) string {
 	return fmt.Sprintf("it starts at offset %d, the chunk before ends at %d", s.c.Base, s.prev.End())
 }
 
+// checkByteBase: bytes are counted on over the segment's whole life.
+func checkByteBase(s *chunkStep) string {
+	if s.prev == nil || s.c.ByteBase == s.prev.ByteEnd() {
+		return ""
+	}
+	return fmt.Sprintf("it starts at byte %d of the segment's records, the chunk before ends at %d", s.c.ByteBase, s.prev.ByteEnd())
+}
+
 func checkEmpty(s *chunkStep) string {
 	if s.c.Sealed || s.c.Count > 0 {
 		return ""

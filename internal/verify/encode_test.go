@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func (f *fixture) writeSegment(t testing.TB, s *seg) {
 	}
 	f.put(t, s.dir()+"/segment.json", "segment", filer.Attrs{}, []byte(s.description()), false)
 	f.put(t, s.dir()+"/head", "head", filer.Attrs{"Head": fmt.Sprint(s.first)}, nil, false)
-	var base int
+	var base, bytes int
 	var last time.Time
 	if len(s.parents) > 0 {
 		last = s.created
@@ -42,8 +43,10 @@ func (f *fixture) writeSegment(t testing.TB, s *seg) {
 	prev, positions := "", map[string]position{}
 	for n, c := range s.chunks {
 		attrs, data := f.encode(t, s, c, base, last, positions)
-		attrs["Prev"] = prev
+		attrs["Prev"], attrs["Byte-Base"] = prev, fmt.Sprint(bytes)
 		base += len(c.rows)
+		size, _ := strconv.Atoi(attrs["Bytes"])
+		bytes += size
 		last, _ = time.Parse(time.RFC3339Nano, attrs["Last"])
 		if c.sealed {
 			s.sealed = last
@@ -131,6 +134,9 @@ func (f *fixture) encode(t testing.TB, s *seg, c *chunk, base int, last time.Tim
 	attrs["Positions"], attrs["Source"], attrs["From"] = format(positions), c.source, fmt.Sprint(c.from)
 	attrs["Digest"] = fmt.Sprintf("xxh64:%016x", xxhash.Sum64(data))
 	attrs["Bytes"], attrs["Load"] = load(s, c, sizes, f.key)
+	if text := hot(s, c, sizes, f.key); text != "" {
+		attrs["Hot"] = text
+	}
 	return attrs, data
 }
 
@@ -149,12 +155,10 @@ func load(s *seg, c *chunk, sizes []int, key string) (bytes, load string) {
 	var records, size [64]int
 	for i, r := range c.rows {
 		total += sizes[i]
-		if at := slot(c.source, r, key); at >= s.lo && at < s.hi {
+		if at := slot(c.source, r, key); at >= s.lo && at < s.hi { // else it is a fault
 			part := (at - s.lo) * 64 / (s.hi - s.lo)
 			records[part]++
 			size[part] += sizes[i]
-		} else { // a fault: put its bytes somewhere
-			size[63] += sizes[i]
 		}
 	}
 	var parts []string
@@ -164,6 +168,39 @@ func load(s *seg, c *chunk, sizes []int, key string) (bytes, load string) {
 		}
 	}
 	return fmt.Sprint(total), strings.Join(parts, " ")
+}
+
+// hot finds the slots with the largest shares one by one.
+func hot(s *seg, c *chunk, sizes []int, key string) string {
+	total := 0
+	records, size := map[uint32]int{}, map[uint32]int{}
+	for i, r := range c.rows {
+		total += sizes[i]
+		if at := slot(c.source, r, key); at >= s.lo && at < s.hi {
+			records[at]++
+			size[at] += sizes[i]
+		}
+	}
+	share := func(at uint32) float64 {
+		return max(float64(records[at])/float64(len(c.rows)), float64(size[at])/float64(total))
+	}
+	named := map[uint32]bool{}
+	for range 32 {
+		best, most := uint32(0), 1.0/64
+		for _, at := range slices.Sorted(maps.Keys(records)) {
+			if !named[at] && share(at) > most {
+				best, most = at, share(at)
+			}
+		}
+		if most > 1.0/64 {
+			named[best] = true
+		}
+	}
+	var parts []string
+	for _, at := range slices.Sorted(maps.Keys(named)) {
+		parts = append(parts, fmt.Sprintf("%d=%d/%d", at, records[at], size[at]))
+	}
+	return strings.Join(parts, " ")
 }
 
 // avro writes an Avro file in blocks of 7, packed if its bytes are on a volume.

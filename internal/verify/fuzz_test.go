@@ -28,13 +28,7 @@ func FuzzFiles(f *testing.F) {
 		if int(n) < len(model.layouts) {
 			model.layouts[n] = layout
 		}
-		floors = strings.Map(func(r rune) rune {
-			if r < ' ' || r > '~' {
-				return -1 // what no attribute can have
-			}
-			return r
-		}, floors)
-		if floors != "" {
+		if floors = printable(floors); floors != "" {
 			model.segs[segH].last().with("Floors", floors)
 		}
 		model.write(t)
@@ -48,4 +42,14 @@ func FuzzFiles(f *testing.F) {
 			t.Errorf("%v, %+v", err, r)
 		}
 	})
+}
+
+// printable leaves out what no attribute can have.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return -1
+		}
+		return r
+	}, s)
 }

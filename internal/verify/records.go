@@ -143,7 +143,7 @@ type content struct {
 	c           segment.Chunk
 	records     uint64
 	bytes       uint64
-	load        [segment.LoadBuckets]uint64
+	load        *slotLoads
 	first, last time.Time // append times of the first and last record
 	end         topic.Position
 }
@@ -160,23 +160,6 @@ func checkBytes(s *content) string {
 		return ""
 	}
 	return fmt.Sprintf("its records have %d bytes, its attributes say %d", s.bytes, s.c.Bytes)
-}
-
-func checkLoad(s *content) string {
-	said, bytes := [segment.LoadBuckets]uint64{}, uint64(0)
-	for _, b := range s.c.Load {
-		said[b.Index] = b.Records
-		bytes += b.Bytes
-	}
-	for i := range said {
-		if said[i] != s.load[i] {
-			return fmt.Sprintf("%d records fall into part %d of its range, its attributes say %d", s.load[i], i, said[i])
-		}
-	}
-	if bytes != s.bytes {
-		return fmt.Sprintf("the bytes of its load add up to %d, its records have %d", bytes, s.bytes)
-	}
-	return ""
 }
 
 // checkLastRecord: the position is that of the last record, no more and no less.
@@ -228,11 +211,9 @@ func (v *verifier) records(ctx context.Context, s *segmentState, c segment.Chunk
 		v.broken = true
 		return nil
 	}
-	found := &content{segmentState: s, c: c}
+	v.slots.reset()
+	found := &content{segmentState: s, c: c, load: &v.slots}
 	err = v.scan(s, c, file.data, found, at)
-	if err == nil {
-		found.bytes, err = unpackedSize(file.data)
-	}
 	run(v, v.checks.decoded, at, err)
 	if err != nil {
 		v.broken = true
@@ -251,6 +232,10 @@ func (v *verifier) scan(s *segmentState, c segment.Chunk, data []byte, found *co
 	if err != nil {
 		return err
 	}
+	sizes, err := newSizes(data)
+	if err != nil {
+		return err
+	}
 	src := v.sourceOf(c.Source, at.path)
 	if c.From >= src.from {
 		src.from, src.fromPath = c.From, at.path
@@ -263,6 +248,10 @@ func (v *verifier) scan(s *segmentState, c segment.Chunk, data []byte, found *co
 		if err == io.EOF { //nolint:errorlint // the Reader's contract is io.EOF itself
 			return nil
 		}
+		size := uint64(0)
+		if err == nil {
+			size, err = sizes.next()
+		}
 		if err != nil {
 			return fmt.Errorf("record %d: %w", found.records, err)
 		}
@@ -272,7 +261,7 @@ func (v *verifier) scan(s *segmentState, c segment.Chunk, data []byte, found *co
 			v.broken = true
 		}
 		src.take(&rec, uint32(len(v.chunks)-1), uint32(found.records))
-		found.take(&rec, step.slot)
+		found.take(&rec, step.slot, size)
 		if rec.Rejected != "" {
 			v.report.Rejected++
 		}
@@ -281,13 +270,14 @@ func (v *verifier) scan(s *segmentState, c segment.Chunk, data []byte, found *co
 	return nil
 }
 
-func (s *content) take(r *record.Record, slot topic.Slot) {
+func (s *content) take(r *record.Record, slot topic.Slot, size uint64) {
 	if s.records == 0 {
 		s.first = r.Time
 	}
 	s.records++
+	s.bytes += size
 	s.last, s.end = r.Time, r.Position
 	if s.Range.Contains(slot) {
-		s.load[(uint32(slot)-s.Range.Lo)*segment.LoadBuckets/s.Range.Size()]++
+		s.load.add(slot, size)
 	}
 }

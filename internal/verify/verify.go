@@ -100,6 +100,7 @@ type verifier struct {
 	reached levels                     // by the records of the segments that are read
 	sources map[string]*source
 	chunks  []chunkRef
+	slots   slotLoads // of the chunk that is being read
 	// broken: some of the topic could not be read, or is out of order. What
 	// concerns the topic as a whole is not judged then: that records are
 	// missing would only repeat what is said already.
