@@ -134,16 +134,19 @@ func TestMetrics(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `(spillway_\\w+)`").FindAllStringSubmatch(text, -1) {
 		documented[m[1]] = true
 	}
-	made := regexp.MustCompile(`(?:counter|gauge|histogram)\("(\w+)"`).FindAllStringSubmatch(read(t, "ingest/metrics.go"), -1)
-	if len(made) == 0 {
-		t.Fatal("found no metrics in ingest/metrics.go")
-	}
-	for _, m := range made {
-		name := "spillway_ingest_" + m[1]
-		if !documented[name] {
-			t.Errorf("OPERATIONS.md does not list %s", name)
+	for _, role := range []string{"ingest", "planner"} {
+		file := role + "/metrics.go"
+		made := regexp.MustCompile(`(?:counters?|gauge|histogram)\("(\w+)"`).FindAllStringSubmatch(read(t, file), -1)
+		if len(made) == 0 {
+			t.Fatalf("found no metrics in %s", file)
 		}
-		delete(documented, name)
+		for _, m := range made {
+			name := "spillway_" + role + "_" + m[1]
+			if !documented[name] {
+				t.Errorf("OPERATIONS.md does not list %s", name)
+			}
+			delete(documented, name)
+		}
 	}
 	for name := range documented {
 		t.Errorf("OPERATIONS.md lists %s, which does not exist", name)

@@ -75,7 +75,7 @@ func Ingest(ctx context.Context, d Deps, o IngestOptions) (sum IngestSummary, er
 	sum.Lane = lane.ID{Group: o.Group}.String()
 	start := time.Now()
 	defer func() { sum.Seconds = time.Since(start).Seconds() }()
-	stop, hard, cancel := lifetimes(ctx, o)
+	stop, hard, cancel := lifetimes(ctx, o.deadline())
 	defer cancel()
 	lanes, err := openLanes(stop, d, o)
 	if err != nil {
@@ -112,9 +112,9 @@ func (p *post) read(hard, stop context.Context, i int, lease *ingest.Lease) (Ing
 	start := time.Now()
 	w := ingest.NewWorker(ingest.Options{
 		Lane: l, ID: l.ID, Store: p.d.Store, AutoCreate: p.o.AutoCreate, TrimLag: p.o.TrimLag, Once: p.o.Once,
-		Share: len(p.lanes), Logger: p.d.Logger, Metrics: p.metrics[i],
+		Share: len(p.lanes), Nudger: &nudger{d: p.d}, Logger: p.d.Logger, Metrics: p.metrics[i],
 	})
-	err := work(hard, stop, w, lease)
+	err := workOn(hard, stop, w, lease)
 	return IngestSummary{Lane: l.ID.String(), Counts: w.Counts(), Drained: w.Drained(), Seconds: time.Since(start).Seconds()}, err
 }
 
@@ -155,13 +155,22 @@ func acquire(ctx, stop context.Context, d Deps, id lane.ID, wait time.Duration) 
 	return nil, &RetryError{fmt.Errorf("could not get the lease of lane %s: %w", id, err)}
 }
 
-// lifetimes derives until when to read and until when to work.
-func lifetimes(ctx context.Context, o IngestOptions) (stop, hard context.Context, cancel func()) {
+// deadline is that of a Once run, 0 if there is none.
+func (o IngestOptions) deadline() time.Duration {
+	if !o.Once {
+		return 0
+	}
+	return o.Deadline
+}
+
+// lifetimes derives until when to take up work and until when to do it, for a
+// function that has a deadline, or with 0 has none.
+func lifetimes(ctx context.Context, deadline time.Duration) (stop, hard context.Context, cancel func()) {
 	stop, cancelStop := context.WithCancel(ctx)
 	hard, cancelHard := context.WithCancel(context.WithoutCancel(ctx))
 	timers := []*time.Timer{}
-	if o.Once && o.Deadline > 0 {
-		timers = append(timers, time.AfterFunc(o.Deadline-min(margin, o.Deadline/4), cancelStop), time.AfterFunc(o.Deadline, cancelHard))
+	if deadline > 0 {
+		timers = append(timers, time.AfterFunc(deadline-min(margin, deadline/4), cancelStop), time.AfterFunc(deadline, cancelHard))
 	}
 	unregister := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancelHard) })
 	return stop, hard, func() {
@@ -177,8 +186,8 @@ func lifetimes(ctx context.Context, o IngestOptions) (stop, hard context.Context
 // releaseTime is how long a worker that ends tries to give its lease back.
 const releaseTime = 2 * time.Second
 
-// work runs the worker for as long as the lease is held.
-func work(hard, stop context.Context, w *ingest.Worker, lease *ingest.Lease) error {
+// workOn runs the worker for as long as the lease is held.
+func workOn(hard, stop context.Context, w *ingest.Worker, lease *ingest.Lease) error {
 	held, done := context.WithCancel(hard)
 	defer done()
 	g, ctx := errgroup.WithContext(hard)

@@ -101,6 +101,7 @@ func (s *session) commit(ctx context.Context, f *flush) error {
 		}
 	}
 	s.count(f, time.Since(start))
+	s.nudges.flushed(f.settled)
 	s.announce(ctx)
 	return s.trim(ctx)
 }

@@ -40,10 +40,10 @@ type Metrics struct {
 	// Health is told of the worker's faults and progress; nil: nobody.
 	Health *Health
 
-	part                                                                string // the worker, in Health
-	messages, records, rejected, duplicates, conflicts, bytes, restarts prometheus.Counter
-	lag, laneBytes, checkpoint                                          prometheus.Gauge
-	flushSeconds, flushRecords, editSeconds                             prometheus.Histogram
+	part                                                                        string // the worker, in Health
+	messages, records, rejected, duplicates, conflicts, bytes, restarts, nudges prometheus.Counter
+	lag, laneBytes, checkpoint                                                  prometheus.Gauge
+	flushSeconds, flushRecords, editSeconds                                     prometheus.Histogram
 }
 
 // NewMetrics makes a lane's metrics and registers them. A nil registry leaves
@@ -68,6 +68,7 @@ func NewMetrics(reg prometheus.Registerer, lane string) *Metrics {
 		conflicts:    counter("conflicts_total", "Entry numbers that another writer won."),
 		bytes:        counter("bytes_total", "Bytes of chunk files committed."),
 		restarts:     counter("restarts_total", "Times that reading started again from the checkpoint."),
+		nudges:       counter("nudges_total", "Times that a planner was called for because a segment took in more than its target."),
 		lag:          gauge("lag_messages", "Lane messages above the checkpoint."),
 		laneBytes:    gauge("lane_bytes", "Bytes that the lane holds."),
 		checkpoint:   gauge("checkpoint", "Lane sequence up to which all is committed."),
@@ -76,7 +77,7 @@ func NewMetrics(reg prometheus.Registerer, lane string) *Metrics {
 		editSeconds:  histogram("edit_pause_seconds", "Time from meeting a seal until the flush is committed in the children.", prometheus.ExponentialBuckets(0.001, 2, 14)),
 	}
 	if reg != nil {
-		reg.MustRegister(m.messages, m.records, m.rejected, m.duplicates, m.conflicts, m.bytes, m.restarts,
+		reg.MustRegister(m.messages, m.records, m.rejected, m.duplicates, m.conflicts, m.bytes, m.restarts, m.nudges,
 			m.lag, m.laneBytes, m.checkpoint, m.flushSeconds, m.flushRecords, m.editSeconds)
 	}
 	return m

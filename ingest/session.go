@@ -37,6 +37,7 @@ type session struct {
 	trimmed    uint64
 	trimBelow  uint64
 	sinceTrim  time.Time
+	nudges     *nudges
 }
 
 func (w *Worker) session(ctx, stop context.Context) error {
@@ -69,6 +70,11 @@ func (w *Worker) session(ctx, stop context.Context) error {
 		return faults[1]
 	})
 	g.Go(func() error {
+		s.nudges.run(ctx)
+		return nil
+	})
+	g.Go(func() error {
+		defer s.nudges.close()
 		faults[2] = each(ctx, prepared, func(f *flush) error { return s.commit(ctx, f) })
 		return faults[2]
 	})

@@ -22,17 +22,17 @@ import (
 // simStats counts what a suite of simulations went through. A suite in which
 // one of these is zero proves less than it claims.
 type simStats struct {
-	conflicts, lostReplies, late, takeovers, partialDrops, duplicates, rejected, unrouted, back, backStops, trims atomic.Int64
+	conflicts, lostReplies, late, takeovers, partialDrops, duplicates, rejected, unrouted, back, backStops, trims, awake atomic.Int64
 
 	// With edits.
-	edits, halfDone, races, regrouped, seals, floors, leftOut atomic.Int64
+	edits, halfDone, races, regrouped, seals, floors, leftOut, rested atomic.Int64
 }
 
 func (s *simStats) all() map[string]*atomic.Int64 {
 	return map[string]*atomic.Int64{
 		"conflicts": &s.conflicts, "lost replies": &s.lostReplies, "late": &s.late, "takeovers": &s.takeovers,
 		"partial drops": &s.partialDrops, "duplicates": &s.duplicates, "rejected": &s.rejected, "unrouted": &s.unrouted,
-		"lanes back": &s.back, "stops": &s.backStops, "trims": &s.trims,
+		"lanes back": &s.back, "stops": &s.backStops, "trims": &s.trims, "topics awake": &s.awake,
 	}
 }
 
@@ -41,7 +41,7 @@ func (s *simStats) withEdits() map[string]*atomic.Int64 {
 	all := s.all()
 	for name, n := range map[string]*atomic.Int64{
 		"edits": &s.edits, "half-done edits": &s.halfDone, "planners lost": &s.races, "regrouped": &s.regrouped,
-		"parents sealed": &s.seals, "floors": &s.floors, "floors left out": &s.leftOut,
+		"parents sealed": &s.seals, "floors": &s.floors, "floors left out": &s.leftOut, "topics rested": &s.rested,
 	} {
 		all[name] = n
 	}
@@ -58,8 +58,9 @@ var (
 )
 
 const (
-	simMessages = 90
-	simKeys     = 9
+	simMessages   = 90
+	simAfterwards = 8 // more messages, after a long silence
+	simKeys       = 9
 )
 
 // world is one simulation: a filer, a lane or two, producers, places in which
@@ -172,12 +173,18 @@ func (w *world) run(ctx context.Context) error {
 	if err := w.create(ctx, admin, 3, topic.KeyHeader); err != nil && !errors.Is(err, segment.ErrTopicExists) {
 		return err
 	}
+	if err := w.silence(ctx, admin); err != nil {
+		return err
+	}
 	for l := range w.servers {
 		final, err := w.worker(ctx, l, fmt.Sprintf("final%d", l), func() time.Duration { return 0 })
 		w.note(final)
 		if err != nil {
 			return w.stopped(err)
 		}
+	}
+	if err := w.checkMarks(ctx, admin); err != nil {
+		return err
 	}
 	if err := w.checkEdits(ctx, admin); err != nil {
 		return err

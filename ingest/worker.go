@@ -12,6 +12,7 @@ import (
 	"github.com/spillway-mq/spillway/internal/lane"
 	"github.com/spillway-mq/spillway/internal/mutant"
 	"github.com/spillway-mq/spillway/internal/segment"
+	"github.com/spillway-mq/spillway/internal/topic"
 )
 
 // DefaultTrimLag is how long a committed message stays in its lane, so that a
@@ -46,7 +47,14 @@ type Options struct {
 	Once bool
 	// Share is how many workers share the process's memory, this one included;
 	// 0: 1. The more, the smaller are the flushes of each.
-	Share   int
+	Share int
+	// Nudger is told of topics of which a segment takes in more than NudgeBytes or
+	// NudgeRecords a second; 0: topic.TargetBytes and topic.TargetRecords. Nil:
+	// nobody is told.
+	Nudger       Nudger
+	NudgeBytes   float64
+	NudgeRecords float64
+
 	Logger  *slog.Logger
 	Metrics *Metrics
 	Now     func() time.Time
@@ -66,6 +74,12 @@ type Worker struct {
 func NewWorker(o Options) *Worker {
 	if o.TrimLag == 0 {
 		o.TrimLag = DefaultTrimLag
+	}
+	if o.NudgeBytes == 0 {
+		o.NudgeBytes = topic.TargetBytes
+	}
+	if o.NudgeRecords == 0 {
+		o.NudgeRecords = topic.TargetRecords
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -177,6 +191,7 @@ func (w *Worker) load(ctx context.Context) (*session, error) {
 	}
 	s := &session{
 		Worker:      w,
+		nudges:      w.newNudges(),
 		incarnation: state.Incarnation,
 		source:      w.ID.Source(state.Incarnation),
 		topics: &topics{

@@ -1,0 +1,37 @@
+package functions
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/spillway-mq/spillway/ingest"
+	"github.com/spillway-mq/spillway/internal/work"
+)
+
+// nudger calls planners through the work queue, which it opens when it is first
+// needed: a worker does not depend on it. For one goroutine.
+type nudger struct {
+	d     Deps
+	queue *work.Queue
+}
+
+var _ ingest.Nudger = (*nudger)(nil)
+
+// Nudge puts a token to plan for the topic.
+func (n *nudger) Nudge(ctx context.Context, topic string) error {
+	if n.queue == nil {
+		js, err := jetstream.New(n.d.NATS)
+		if err != nil {
+			return err
+		}
+		if n.queue, err = work.Open(ctx, js); err != nil {
+			return err
+		}
+	}
+	err := n.queue.Put(ctx, work.Subject(work.Plan, topic))
+	if err != nil {
+		n.queue = nil // should its stream be gone, the next nudge makes it again
+	}
+	return err
+}
