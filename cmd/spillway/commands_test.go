@@ -29,8 +29,10 @@ import (
 //	gzip IN OUT [CUT]        packs a file, and cuts so many bytes off its end
 //	http CODE URL FILE       gets a URL, which must answer with the code
 //	send SUBJECT DATA        publishes with a plain client and waits for its answer
+//	until REGEXP command…    runs a command again and again until it prints a match
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"code": code, "await": await, "json": isJSON, "gzip": pack, "http": get, "send": send,
+	"until": until,
 }
 
 func arguments(ts *testscript.TestScript, neg bool, args []string, least, most int) {
@@ -76,6 +78,26 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		select {
 		case <-limit:
 			ts.Fatalf("%s does not match %s:\n%s", args[0], args[1], text)
+		case <-look.C:
+		}
+	}
+}
+
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, neg, args, 2, 100)
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for limit := time.After(time.Minute); ; {
+		_ = ts.Exec(args[1], args[2:]...) // what it prints is what counts
+		text := ts.ReadFile("stdout") + ts.ReadFile("stderr")
+		if want.MatchString(text) {
+			return
+		}
+		select {
+		case <-limit:
+			ts.Fatalf("%v does not print %s:\n%s", args[1:], args[0], text)
 		case <-look.C:
 		}
 	}

@@ -5,21 +5,22 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/spillway-mq/spillway/functions"
 	"github.com/spillway-mq/spillway/infra/devstack"
 )
 
 func (a *app) dev() *cobra.Command {
-	var dir, metrics string
+	var dir, metrics, policy string
 	var noWorkers, natsChild bool
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a whole stack on this machine: NATS, SeaweedFS and the functions",
 		Long: `Starts a NATS server with JetStream, a SeaweedFS ("weed mini") and an ingest
-worker, all on loopback, and keeps their data in a folder between runs. The
-folder's stack.json tells other commands where everything is (--stack). Topics
-that messages name are made by themselves here. Ends at Ctrl-C or SIGTERM.`,
+worker and a planner, all on loopback, and keeps their data in a folder between
+runs. The folder's stack.json tells other commands where everything is (--stack).
+Topics that messages name are made by themselves here. Ends at Ctrl-C or SIGTERM.`,
 		Example: "  spillway dev\n  spillway dev --dir /var/tmp/stack --metrics 127.0.0.1:9090",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -31,17 +32,29 @@ that messages name are made by themselves here. Ends at Ctrl-C or SIGTERM.`,
 				}
 				conf.NATSChild = []string{self, "devstack-nats"}
 			}
-			return a.runDev(cmd.Context(), conf, metrics, !noWorkers)
+			policies, err := loadPolicy(policy)
+			if err != nil {
+				return err
+			}
+			return a.runDev(cmd.Context(), conf, func(ctx context.Context) error {
+				if noWorkers {
+					<-ctx.Done()
+					return nil
+				}
+				return a.devFunctions(ctx, functions.PlanOptions{Policies: policies}, metrics)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", defaultStack, "folder for data, logs and stack.json")
 	cmd.Flags().StringVar(&metrics, "metrics", "", "serve /metrics and /healthz at this address")
+	cmd.Flags().StringVar(&policy, "policy", "", "YAML file with the planner's policy")
 	cmd.Flags().BoolVar(&noWorkers, "no-workers", false, "only the servers; run the functions yourself")
 	cmd.Flags().BoolVar(&natsChild, "nats-child", false, "run the NATS server in a process of its own")
 	return cmd
 }
 
-func (a *app) runDev(ctx context.Context, conf devstack.Config, metrics string, workers bool) error {
+// runDev runs a stack, and what works on it until ctx ends or a server dies.
+func (a *app) runDev(ctx context.Context, conf devstack.Config, work func(context.Context) error) error {
 	a.note("starting NATS and SeaweedFS in %s (about 5 s; 16 s when it holds data)", conf.Dir)
 	stack, err := devstack.Start(ctx, conf)
 	if err != nil {
@@ -65,15 +78,24 @@ func (a *app) runDev(ctx context.Context, conf devstack.Config, metrics string, 
 	}()
 	// The worker belongs to this stack, whatever other settings say.
 	a.cfg.NATS, a.cfg.Filer, a.cfg.FilerGRPC, a.cfg.Bucket = i.NATS, i.Filer, "", i.Bucket
-	if workers {
-		err = a.ingest(run, functions.IngestOptions{AutoCreate: true}, metrics)
-	} else {
-		<-run.Done()
-	}
+	err = work(run)
 	if died := context.Cause(run); is[*devstack.DiedError](died) {
 		return &functions.RetryError{Err: died}
 	}
 	return err
+}
+
+// devFunctions runs all functions in this process until ctx ends.
+func (a *app) devFunctions(ctx context.Context, plan functions.PlanOptions, metrics string) error {
+	return a.withDeps(ctx, metrics, func(d functions.Deps) error {
+		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return a.ingestFunction(ctx, d, functions.IngestOptions{AutoCreate: true}) })
+		g.Go(func() error {
+			_, err := functions.Plan(ctx, d, plan)
+			return err
+		})
+		return g.Wait()
+	})
 }
 
 func startError(err error) error {

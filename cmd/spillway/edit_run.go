@@ -13,6 +13,7 @@ import (
 
 	"github.com/spillway-mq/spillway/functions"
 	"github.com/spillway-mq/spillway/internal/inspect"
+	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
 
@@ -71,9 +72,7 @@ func (a *app) withTopic(ctx context.Context, name string, do func(*inspect.Topic
 		return err
 	}
 	defer done()
-	if a.cfg.LogLevel == defaultLogLevel {
-		store.Logger = slog.New(warnings{a.log.Handler()})
-	}
+	a.quiet(store)
 	t, err := inspect.Open(ctx, store, name)
 	if err != nil {
 		return err
@@ -82,6 +81,13 @@ func (a *app) withTopic(ctx context.Context, name string, do func(*inspect.Topic
 }
 
 const defaultLogLevel = "info"
+
+// quiet has a store log warnings only, for a command that says itself what it does.
+func (a *app) quiet(store *segment.Store) {
+	if a.cfg.LogLevel == defaultLogLevel {
+		store.Logger = slog.New(warnings{a.log.Handler()})
+	}
+}
 
 // warnings leaves out of a log what the command says itself.
 type warnings struct{ slog.Handler }

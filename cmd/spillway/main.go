@@ -65,7 +65,7 @@ and exactly once, as files on a SeaweedFS filer.
 
 Try it on one machine:
 
-  spillway dev                             # a NATS server, a SeaweedFS and a worker
+  spillway dev                             # a NATS server, a SeaweedFS, a worker and a planner
   spillway topic create orders             # in another terminal, same folder
   echo '{"id": 1}' | spillway publish orders -
   spillway read orders --from earliest
@@ -94,7 +94,7 @@ failed check, 2 wrong usage, 75 not available, try again, 78 wrong configuration
 		a.version(),
 	)
 	addCompletion(root)
-	root.AddCommand(a.segments(), a.edit(), a.trace(), a.lanes())
+	root.AddCommand(a.segments(), a.edit(), a.plan(), a.trace(), a.lanes())
 	root.AddCommand(a.doctor())
 	return root
 }

@@ -58,7 +58,7 @@ reason when the worker, the lane or the filer has been failing for 30 s.`,
 	f.BoolVar(&o.AutoCreate, "auto-create", false, "make topics that messages name")
 	f.Int64Var(&o.LaneBytes, "lane-bytes", 0, "size of the lane if it is made now (default 1 GiB)")
 	f.StringVar(&metrics, "metrics", "", "serve /metrics and /healthz at this address")
-	cmd.AddCommand(ingest)
+	cmd.AddCommand(ingest, a.runPlanner())
 	return cmd
 }
 
@@ -67,6 +67,27 @@ reason when the worker, the lane or the filer has been failing for 30 s.`,
 const memoryLimit = 200 << 20
 
 func (a *app) ingest(ctx context.Context, o functions.IngestOptions, metrics string) error {
+	return a.withDeps(ctx, metrics, func(d functions.Deps) error {
+		return a.ingestFunction(ctx, d, o)
+	})
+}
+
+func (a *app) ingestFunction(ctx context.Context, d functions.Deps, o functions.IngestOptions) error {
+	sum, err := functions.Ingest(ctx, d, o)
+	if sum.Messages == 0 {
+		err = stopped(ctx, err)
+	}
+	if o.Once {
+		return errors.Join(err, a.json(sum))
+	}
+	a.log.Info("ingest ended", "messages", sum.Messages, "records", sum.Committed, "chunks", sum.Chunks,
+		"rejected", sum.Rejected, "duplicates", sum.Duplicates, "conflicts", sum.Conflicts)
+	return err
+}
+
+// withDeps runs a function with what it works with, and serves its metrics and
+// health meanwhile, if an address is given.
+func (a *app) withDeps(ctx context.Context, metrics string, run func(functions.Deps) error) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
@@ -80,22 +101,13 @@ func (a *app) ingest(ctx context.Context, o functions.IngestOptions, metrics str
 	}
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	health := ingest.NewHealth(nil)
-	stop, err := a.serveMetrics(metrics, reg, health)
+	d := functions.Deps{NATS: e.nc, Store: e.store, Logger: a.log, Metrics: reg, Health: ingest.NewHealth(nil)}
+	stop, err := a.serveMetrics(metrics, reg, d.Health)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	sum, err := functions.Ingest(ctx, functions.Deps{NATS: e.nc, Store: e.store, Logger: a.log, Metrics: reg, Health: health}, o)
-	if sum.Messages == 0 {
-		err = stopped(ctx, err)
-	}
-	if o.Once {
-		return errors.Join(err, a.json(sum))
-	}
-	a.log.Info("ingest ended", "messages", sum.Messages, "records", sum.Committed, "chunks", sum.Chunks,
-		"rejected", sum.Rejected, "duplicates", sum.Duplicates, "conflicts", sum.Conflicts)
-	return err
+	return run(d)
 }
 
 // stopped drops an error that only says that the function was told to stop before
