@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -32,9 +33,9 @@ func threeEdits(t *testing.T) *world {
 	w.value = make([]byte, 80)
 	last := func() topic.Slot { return topic.Slot(49152 + w.random.IntN(16384)) }
 	w.flush(200, last)
-	time.Sleep(12 * time.Minute) //nolint:forbidigo // virtual time
+	time.Sleep(12 * time.Minute)
 	for range 12 {
-		time.Sleep(time.Second) //nolint:forbidigo // virtual time
+		time.Sleep(time.Second)
 		w.flush(60, func() topic.Slot { return topic.Slot(w.random.IntN(16384)) })
 		w.flush(12, last)
 	}
@@ -65,6 +66,28 @@ func TestCrashes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestExplainWhilePending: while somebody's edit is under way there is nothing to
+// explain, and explaining does not finish it.
+func TestExplainWhilePending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := threeEdits(t)
+		for n := 0; !w.layout().Pending; n += 5 {
+			if got := w.die(n, false); !got.dead {
+				t.Fatal("no planner died in the middle of an edit")
+			}
+		}
+		_, err := w.planner(crashPolicy()).Explain(t.Context(), orders)
+		var pending *PendingError
+		if !errors.As(err, &pending) || !strings.Contains(err.Error(), "spillway edit finish orders") || !w.layout().Pending {
+			t.Errorf("error %v", err)
+		}
+		r, err := w.planner(crashPolicy()).Topic(t.Context(), orders)
+		if err != nil || r.Finished == nil || !r.Lively(crashPolicy()) {
+			t.Errorf("%+v, error %v", r, err)
+		}
+	})
 }
 
 // crashed is what a run came to.

@@ -72,7 +72,7 @@ func TestResident(t *testing.T) {
 			t.Helper()
 			n.Store(0)
 			for range d / time.Second {
-				time.Sleep(time.Second) //nolint:forbidigo // virtual time
+				time.Sleep(time.Second)
 				if perSecond > 0 {
 					w.flush(perSecond, w.anywhere)
 				}
@@ -83,7 +83,7 @@ func TestResident(t *testing.T) {
 		}
 		expect("a new topic, empty", 9*time.Minute, 0, 18, 20)
 		expect("load, but far from a split", 5*time.Minute, 20, 9, 11)
-		expect("near a split", 5*time.Minute, 65, 55, 60)
+		expect("near a split", 5*time.Minute, 65, 45, 61)
 		if got := gauge(t, reg, "hottest_level"); got < 0.55 || got > 0.75 {
 			t.Errorf("the hottest level is told as %g", got)
 		}
@@ -122,6 +122,25 @@ func TestLostMark(t *testing.T) {
 		}
 		if sum, err := p.Sweep(t.Context(), t.Context(), false); err != nil || sum.Topics != 1 {
 			t.Errorf("after it: %+v, error %v", sum, err)
+		}
+	})
+}
+
+// TestNothingIsRememberedOfNoTopic: whoever can put nudges cannot fill a planner's
+// memory.
+func TestNothingIsRememberedOfNoTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newWorld(t, 1).planner(small())
+		for i := range 100 {
+			if _, err := p.Topic(t.Context(), fmt.Sprintf("none-%d", i)); !noTopic(err) {
+				t.Fatal(err)
+			}
+			if _, err := p.Topic(t.Context(), fmt.Sprintf("NO NAME %d", i)); err == nil {
+				t.Fatal("it has planned for what cannot be a topic")
+			}
+		}
+		if n := len(p.topics); n > 0 {
+			t.Errorf("of %d of them something is remembered", n)
 		}
 	})
 }
@@ -250,7 +269,7 @@ func TestTrimmed(t *testing.T) {
 		if _, err := p.Topic(t.Context(), orders); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(trustTail) //nolint:forbidigo // virtual time
+		time.Sleep(trustTail)
 		r, err := p.Topic(t.Context(), orders)
 		if err != nil || r.Situation.Loads[0].Records != 20*20 {
 			t.Errorf("%+v, error %v", r.Situation.Loads, err)
@@ -271,7 +290,7 @@ func TestStrangeMark(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(segment.RestAfter) //nolint:forbidigo // virtual time
+		time.Sleep(segment.RestAfter)
 		if sum, err := w.planner(small()).Sweep(t.Context(), t.Context(), false); err != nil || sum.Topics != 1 || sum.Gone != 1 || sum.Rested != 1 {
 			t.Errorf("%+v, error %v", sum, err)
 		}

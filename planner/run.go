@@ -156,7 +156,7 @@ type PendingError struct {
 }
 
 func (e *PendingError) Error() string {
-	return fmt.Sprintf("a %s of topic %q is under way; a planner finishes it first (spillway edit finish)", e.Edit.Kind, e.Topic)
+	return fmt.Sprintf("a %s of topic %q is under way; a planner finishes it first, or you do: spillway edit finish %s", e.Edit.Kind, e.Topic, e.Topic)
 }
 
 // plan looks and decides. The seat must be open.
@@ -204,8 +204,12 @@ func withoutMerges(decisions []Decision, why error) (kept []Decision) {
 // plans, and makes the edits, splits first. On nil everything decided is done,
 // unless the report says that the layout moved; what Made lists is done in any
 // case. After an error the last edit may have begun; whoever comes next finishes
-// it. segment.ErrNoTopic and segment.ErrDeleting: there is nothing to plan for.
+// it. segment.ErrNoTopic, segment.ErrDeleting and *topic.NameError: there is nothing to
+// plan for.
 func (p *Planner) Topic(ctx context.Context, name string) (Report, error) {
+	if err := topic.CheckName(name); err != nil {
+		return Report{}, err
+	}
 	s := p.seat(name)
 	s.Lock()
 	defer s.Unlock()
@@ -255,7 +259,8 @@ func (p *Planner) work(ctx context.Context, s *seat, name string) (r Report, err
 			return r, err
 		}
 	}
-	return r, p.edit(ctx, s, &r)
+	err = p.edit(ctx, s, &r)
+	return r, err
 }
 
 // errMoved stops a plan whose layout is not the one in force any more.

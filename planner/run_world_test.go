@@ -125,7 +125,7 @@ func (w *world) anywhere() topic.Slot { return topic.Slot(w.random.Uint32()) }
 func (w *world) run(p *Planner, d time.Duration, perSecond int, pick func() topic.Slot) (reports []Report) {
 	w.t.Helper()
 	for s := range int(d / time.Second) {
-		time.Sleep(time.Second) //nolint:forbidigo // virtual time
+		time.Sleep(time.Second)
 		if perSecond > 0 {
 			w.flush(perSecond, pick)
 		}

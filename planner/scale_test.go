@@ -133,7 +133,7 @@ func (f *field) wake(n int) {
 func (f *field) flush(d time.Duration) {
 	f.t.Helper()
 	for range int(d / time.Second) {
-		time.Sleep(time.Second) //nolint:forbidigo // virtual time
+		time.Sleep(time.Second)
 		var g errgroup.Group
 		g.SetLimit(2 * runtime.GOMAXPROCS(0))
 		seq := f.next
@@ -185,6 +185,7 @@ type costs struct {
 	active            int
 	cold, warm, still cost
 	nudge, coldNudge  cost
+	remembered        int64 // bytes of what the planner knows of all of them
 }
 
 func (f *field) measure(active int) costs {
@@ -205,7 +206,18 @@ func (f *field) measure(active int) costs {
 		f.flush(time.Second)
 		c.nudge = f.cost(func() { f.nudge(p) })
 	}
+	with := heap()
+	p.topics = nil
+	c.remembered = with - heap()
 	return c
+}
+
+// heap is what is in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // TestScale: what a sweep costs grows with the topics that take in records, and with
@@ -217,7 +229,7 @@ func TestScale(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		f := newField(t, topics)
-		time.Sleep(segment.RestAfter) //nolint:forbidigo // virtual time
+		time.Sleep(segment.RestAfter)
 		p := f.planner()
 		first := f.cost(func() { f.sweep(p, topics) })
 		t.Logf("%d topics with %d segments: the sweep that lets them rest makes %d filer calls in %s of CPU", topics, topics*segmentsEach, first.calls, first.cpu.Round(time.Millisecond))
@@ -237,9 +249,9 @@ func TestScale(t *testing.T) {
 func (f *field) report(all []costs) {
 	f.t.Helper()
 	show := func(c cost) string { return fmt.Sprintf("%7d %7.1f ms", c.calls, float64(c.cpu.Microseconds())/1000) }
-	f.t.Logf("active  cold sweep           warm sweep           nothing new          cold nudge           nudge")
+	f.t.Logf("active  cold sweep           warm sweep           nothing new          cold nudge           nudge                remembered")
 	for _, c := range all {
-		f.t.Logf("%6d  %s  %s  %s  %s  %s", c.active, show(c.cold), show(c.warm), show(c.still), show(c.coldNudge), show(c.nudge))
+		f.t.Logf("%6d  %s  %s  %s  %s  %s  %7.1f KiB", c.active, show(c.cold), show(c.warm), show(c.still), show(c.coldNudge), show(c.nudge), float64(c.remembered)/1024)
 	}
 	base := all[0]
 	if base.cold.calls > 5 || base.warm.calls > 5 {

@@ -118,7 +118,9 @@ func (w *watched) newest(ctx context.Context, now time.Time) (seen, error) {
 // so far goes before those.
 func (w *watched) before(ctx context.Context, tail seen, since time.Time, p Policy) (known, fresh Series, err error) {
 	known = w.series
-	if len(known) == 0 {
+	if len(known) == 0 && len(w.Parents) == 0 {
+		// The first chunk of a child may hold what came before it was made, and
+		// waited for a flush: there, counting begins with that chunk.
 		known = Series{{At: w.Created}}
 	}
 	if tail.end.At.Before(since) {

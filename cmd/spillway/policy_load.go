@@ -71,7 +71,8 @@ func readPolicy(file string) (*viper.Viper, error) {
 	}
 	v.SetConfigFile(file)
 	v.SetConfigType("yaml")
-	return v, v.ReadInConfig()
+	err = v.ReadInConfig()
+	return v, err
 }
 
 // unknownEnv lists settings in the environment that there are not: they would
