@@ -39,7 +39,7 @@ func TestHotSlots(t *testing.T) {
 	big := recs(from(1000, 640)...)
 	big[5].Len = 110 // 110 bytes of 6,500
 	edge := recs(from(1000, 640)...)
-	edge[5].Len = 100 // 100 of 6,490: less than 1/64
+	edge[5].Len = 64 // 64 of 6,454: less than 1/100
 	for name, c := range map[string]struct {
 		r    topic.Range
 		recs []record.Rec
@@ -47,11 +47,11 @@ func TestHotSlots(t *testing.T) {
 	}{
 		"none":                             {topic.Full, nil, ""},
 		"one record":                       {topic.Full, recs(7), "7=1/10"},
-		"all slots alike":                  {topic.Full, recs(from(0, 65)...), ""},
-		"all slots alike, each over 1/64":  {topic.Full, recs(from(0, 32)...), formatHot(hotOf(from(0, 32)))},
-		"more than are named":              {topic.Full, recs(from(0, 63)...), formatHot(hotOf(from(0, 32)))},
-		"one key among many":               {topic.Full, recs(append(from(30000, 630), times(10, 65535)...)...), ""},
-		"one key over 1/64":                {topic.Full, recs(append(from(30000, 629), times(11, 65535)...)...), "65535=11/110"},
+		"all slots alike":                  {topic.Full, recs(from(0, 100)...), ""},
+		"all slots alike, each over 1/100": {topic.Full, recs(from(0, 32)...), formatHot(hotOf(from(0, 32)))},
+		"more than are named":              {topic.Full, recs(from(0, 99)...), formatHot(hotOf(from(0, 32)))},
+		"one key among many":               {topic.Full, recs(append(from(30000, 990), times(10, 65535)...)...), ""},
+		"one key over 1/100":               {topic.Full, recs(append(from(30000, 989), times(11, 65535)...)...), "65535=11/110"},
 		"hot by bytes alone":               {topic.Full, big, "1005=1/110"},
 		"not quite by bytes":               {topic.Full, edge, ""},
 		"neighbours in one bin":            {topic.Full, recs(append(times(9, 17), times(8, 16)...)...), "16=8/80 17=9/90"},
@@ -107,7 +107,7 @@ func TestLoadIsWhatFell(t *testing.T) {
 		}
 		var hot []HotSlot
 		for _, s := range slots {
-			if 64*s.Records > all.records || 64*s.Bytes > all.bytes {
+			if 100*s.Records > all.records || 100*s.Bytes > all.bytes {
 				hot = append(hot, s)
 			}
 		}

@@ -35,7 +35,7 @@ func many(f *fixture, spread, hot int) *chunk {
 
 // TestHotFixtures: the fixtures are on both sides of what makes a slot hot.
 func TestHotFixtures(t *testing.T) {
-	for _, c := range []struct{ spread, hot, want int }{{200, 2, 0}, {200, 3, 1}, {20, 0, 27}, {50, 0, 32}, {50, 1, 32}, {80, 0, 0}} {
+	for _, c := range []struct{ spread, hot, want int }{{350, 2, 0}, {350, 3, 1}, {20, 0, 27}, {50, 0, 32}, {50, 1, 32}, {150, 0, 0}} {
 		f := newFixture()
 		got := strings.Fields(f.hot(many(f, c.spread, c.hot)))
 		if len(got) != c.want {

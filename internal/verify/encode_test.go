@@ -186,13 +186,13 @@ func hot(s *seg, c *chunk, sizes []int, key string) string {
 	}
 	named := map[uint32]bool{}
 	for range 32 {
-		best, most := uint32(0), 1.0/64
+		best, most := uint32(0), 1.0/100
 		for _, at := range slices.Sorted(maps.Keys(records)) {
 			if !named[at] && share(at) > most {
 				best, most = at, share(at)
 			}
 		}
-		if most > 1.0/64 {
+		if most > 1.0/100 {
 			named[best] = true
 		}
 	}

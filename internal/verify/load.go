@@ -54,7 +54,7 @@ func checkLoad(s *content) string {
 
 // Of hot slots, a chunk names so many.
 const (
-	hotShare = 64
+	hotShare = 100
 	mostHot  = 32
 )
 

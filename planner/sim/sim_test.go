@@ -54,9 +54,7 @@ func patterns() []pattern {
 		{name: "hot key", trace: steps(0.2, h, 10.0, h).where(hotKey(12345, 0.6)), perHour: 1, balance: 2},
 		{name: "hot key in the first slot", trace: steps(0.2, h, 10.0, h).where(hotKey(0, 0.6)), perHour: 1, balance: 2},
 		{name: "moving hot spot", trace: movingSpot(6*h, 20*m, 6), perHour: 40},
-		// Slots that take less than 1/64 of a flush are not told apart: a piece can
-		// be off by as much.
-		{name: "a million keys, Zipf 1.1", trace: steps(0.2, h, 20.0, h).where(manyKeys(zipf)), perHour: 1, balance: 2.5},
+		{name: "a million keys, Zipf 1.1", trace: steps(0.2, h, 20.0, h).where(manyKeys(zipf)), perHour: 1, balance: 2},
 		{name: "a million keys, all alike", trace: steps(0.2, h, 20.0, h).where(manyKeys(alike)), perHour: 1, balance: 2},
 		{name: "silence", trace: steps(20.0, h, 0.0, 90*m), perHour: 20, silent: true},
 		{name: "silence after little", trace: steps(0.01, 10*m, 0.0, 90*m), perHour: 0, silent: true},
