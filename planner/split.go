@@ -25,10 +25,40 @@ func (pl *plan) splits() {
 		}
 	}
 	slices.SortStableFunc(hot, func(a, b trigger) int { return cmp.Compare(b.level, a.level) })
+	size := pl.pieceSize(hot)
 	for _, t := range hot {
-		pl.split(t)
+		pl.split(t, size)
 	}
 }
+
+// pieceSize is what a piece of a split may carry: Fill, or where the cap leaves too
+// little room for that, as much more as gives every hot segment its part, up to the
+// target itself.
+func (pl *plan) pieceSize(hot []trigger) float64 {
+	room := pl.Cap - pl.live
+	fits := func(size float64) bool {
+		need := 0
+		for _, t := range hot {
+			need += min(len(pl.density(t.i).Pieces(size)), pl.MaxWays-1)
+		}
+		return need <= room
+	}
+	low, high := pl.Fill, max(pl.Burst, pl.Fill)
+	if room <= 0 || len(hot) < 2 || fits(low) || !fits(high) {
+		return pl.Fill
+	}
+	for range sizeSteps {
+		if mid := low + (high-low)/2; fits(mid) {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	return high
+}
+
+// sizeSteps is how finely pieceSize searches: to a hundredth of the target.
+const sizeSteps = 6
 
 // trigger is why segment i is to be split.
 type trigger struct {
@@ -76,7 +106,7 @@ const observe = 5
 
 // split cuts a segment into pieces, as many as its load asks for and the cap
 // leaves room for.
-func (pl *plan) split(t trigger) {
+func (pl *plan) split(t trigger, size float64) {
 	live := pl.segments[t.i]
 	if live.Size() == 1 {
 		pl.note(t.i, "splitting cannot help, slot %d alone takes in %.2f times the target; spread its keys, or raise the target", live.Lo, t.level)
@@ -90,11 +120,14 @@ func (pl *plan) split(t trigger) {
 	density := pl.density(t.i)
 	cuts := density.Pieces(pl.Fill)
 	wanted, limit := len(cuts)+1, ""
-	if wanted > room || wanted < 2 {
+	if size > pl.Fill {
+		cuts = density.Pieces(size)
+	}
+	if len(cuts) >= room || len(cuts) == 0 {
 		cuts = density.Cuts(room)
 	}
 	if wanted > len(cuts)+1 {
-		limit = pl.limit(wanted, room)
+		limit = pl.limit(wanted, room, size)
 	}
 	pieces := piecesOf(density, cuts)
 	if worst := heaviest(pieces); limit != "" && room < pl.MaxWays && worst.Size() > 1 && worst.Load > 0.95*density.Total() {
@@ -129,7 +162,7 @@ func (pl *plan) density(i int) topic.Density {
 }
 
 // limit says why a segment is split into fewer pieces than its load asks for.
-func (pl *plan) limit(wanted, room int) string {
+func (pl *plan) limit(wanted, room int, size float64) string {
 	number := strconv.Itoa(wanted)
 	if wanted > topic.MaxLive {
 		number = fmt.Sprintf("more than %d", topic.MaxLive)
@@ -137,7 +170,11 @@ func (pl *plan) limit(wanted, room int) string {
 	if room == pl.MaxWays {
 		return fmt.Sprintf("; %s were wanted, but %d is the most at a time", number, room)
 	}
-	return fmt.Sprintf("; %s were wanted, but the topic's cap of %s leaves room for %d", number, plural(pl.Cap, "segment"), room)
+	left := strconv.Itoa(room)
+	if size > pl.Fill {
+		left = "fewer, since others are split too"
+	}
+	return fmt.Sprintf("; %s were wanted, but the topic's cap of %s leaves room for %s", number, plural(pl.Cap, "segment"), left)
 }
 
 // piecesOf is the pieces that cuts make, with their loads.
