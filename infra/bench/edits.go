@@ -41,7 +41,10 @@ func (l *lab) measureEdits(ctx context.Context, perSecond rate.Limit) ([]Row, er
 	}
 	flood, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- l.flood(flood, name, rate.NewLimiter(perSecond, 1000)) }()
+	go func() {
+		_, err := l.flood(flood, name, rate.NewLimiter(perSecond, 1000))
+		done <- err
+	}()
 	edits, err := l.edits(ctx, name, l.scale(editCount))
 	stop()
 	if err := errors.Join(err, <-done); err != nil {
@@ -67,20 +70,21 @@ func (l *lab) measureEdits(ctx context.Context, perSecond rate.Limit) ([]Row, er
 	}, l.trim(ctx)
 }
 
-// flood publishes flights of about 100 bytes until ctx ends, as fast as it may.
-func (l *lab) flood(ctx context.Context, topic string, pace *rate.Limiter) (err error) {
+// flood publishes flights of about 100 bytes until ctx ends, as fast as it may,
+// and tells how many.
+func (l *lab) flood(ctx context.Context, topic string, pace *rate.Limiter) (n int, err error) {
 	p, err := client.Connect(l.env.Stack.Info.NATS, client.Options{})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, p.Close(context.WithoutCancel(ctx))) }()
-	for i := 0; ctx.Err() == nil && pace.Wait(ctx) == nil; i++ {
-		f := l.flights[i%len(l.flights)]
+	for ; ctx.Err() == nil && pace.Wait(ctx) == nil; n++ {
+		f := l.flights[n%len(l.flights)]
 		if _, err := p.Publish(ctx, topic, client.Record{Key: []byte(f.Key), Value: f.Value}); err != nil && ctx.Err() == nil {
-			return err
+			return n, err
 		}
 	}
-	return nil
+	return n, nil
 }
 
 // edits makes n edits, between two and eight live segments, and gives the

@@ -23,7 +23,7 @@ const noiseSize = 64 << 20
 type lab struct {
 	env     *rig.Env
 	lane    *rig.Lane
-	worker  *rig.Worker
+	worker  *rig.Process
 	flights []rig.Flight
 	noise   []byte
 	quick   bool

@@ -38,6 +38,7 @@ var benchmarks = []benchmark{
 	{"latency/stored/1000rps", measureLatency},
 	{"edits/10000rps", measureEdits(10_000)},
 	{"edits/flood", measureEdits(rate.Inf)},
+	{"planner", measurePlanner},
 	{"segments/500", measureWide},
 	{"topics/1000", measureMany},
 }
@@ -83,7 +84,7 @@ func program(ctx context.Context) int {
 }
 
 func run(ctx context.Context, o options) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 45*time.Minute)
 	defer cancel()
 	l, err := openLab(ctx, o)
 	if err != nil {

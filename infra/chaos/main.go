@@ -1,8 +1,9 @@
-// Chaos publishes at full speed while the ingest worker, weed and the nats-server
-// are killed with SIGKILL at random moments, and the topic is split, merged or
-// rolled every other second. Then it lets the lane drain, verifies
-// the topic, reads it back and compares it with what the publishers were told.
-// Its last line starts with PASS or FAIL. A seed decides what is killed in which
+// Chaos publishes at full speed while the ingest worker, weed, the nats-server and
+// planners are killed with SIGKILL at random moments. Two planners have a policy by
+// which they edit as often as they can, and every few seconds somebody splits,
+// merges or rolls the topic beside them, at random. Then chaos lets the lane drain,
+// verifies the topic, reads it back and compares it with what the publishers were
+// told. Its last line starts with PASS or FAIL. A seed decides what is killed in which
 // order and when, as far as that can be decided; after a failure the folder is
 // kept, with all data and logs.
 package main
@@ -25,7 +26,7 @@ import (
 
 const (
 	topicName = "chaos"
-	editEvery = 2 * time.Second
+	editEvery = 4 * time.Second
 )
 
 // options are the flags.
@@ -90,13 +91,21 @@ func run(ctx context.Context, out io.Writer, o options) (summary string, err err
 	if err != nil {
 		return "", err
 	}
-	c.ledger, c.workers = rig.NewLedger(flights), newSupervisor(env)
+	c.ledger, c.workers = rig.NewLedger(flights), newSupervisor(env.StartWorker)
+	killer, err := newPlannerKiller(ctx, env, o.seed)
+	if err != nil {
+		return "", err
+	}
 	c.editor = &rig.Editor{Env: env, Topic: topicName, Every: editEvery, Killed: 0.3, Rand: rand.New(rand.NewPCG(o.seed, 1))}
 	g, gctx := errgroup.WithContext(ctx)
 	stop, stopped := context.WithCancel(gctx)
 	defer stopped()
 	g.Go(func() error { return c.workers.run(stop) })
 	g.Go(func() error { return c.editor.Run(stop) })
+	for _, p := range killer.planners {
+		g.Go(func() error { return p.run(stop) })
+	}
+	g.Go(func() error { return killer.run(stop) })
 	g.Go(func() error {
 		defer stopped()
 		return c.rounds(gctx, o.rounds)
@@ -104,8 +113,32 @@ func run(ctx context.Context, out io.Writer, o options) (summary string, err err
 	if err := g.Wait(); err != nil {
 		return "", err
 	}
+	return c.summary(ctx, killer)
+}
+
+// summary tells what a run that passed has been through.
+func (c *chaos) summary(ctx context.Context, k *plannerKiller) (string, error) {
+	edits, err := c.env.Edits(ctx, topicName, 0)
+	if err != nil {
+		return "", err
+	}
+	planned := 0
+	for _, l := range edits {
+		if _, ok := rig.Planned(l.Edit); ok {
+			planned++
+		}
+	}
+	if planned == 0 || k.kills == 0 {
+		return "", fmt.Errorf("planners made %d edits and were killed %d times: that is no test of them", planned, k.kills)
+	}
+	restarts := c.workers.restarts.Load()
+	for _, p := range k.planners {
+		restarts += p.restarts.Load()
+	}
 	n := c.ledger.Counts()
 	return fmt.Sprintf("%d records sent, %d acknowledged, %d read back, each once and in key order (%d of them without a receipt); "+
-		"%d kills, %d restarts of workers that ended by themselves; %d splits, merges and rolls, %d more killed in the middle", n.Sent, n.Acknowledged, c.read, c.surplus, c.kills, c.workers.restarts.Load(),
-		c.editor.Edits.Load(), c.editor.Kills.Load()), nil
+		"%d kills of workers and servers, %d of planners (%d times with an edit half done), %d restarts of workers and planners that ended by themselves; "+
+		"%d edits, of which planners decided on %d and `spillway edit` on the others (%d of these were killed in the middle)",
+		n.Sent, n.Acknowledged, c.read, c.surplus, c.kills, k.kills, k.halfDone, restarts,
+		len(edits), planned, c.editor.Kills.Load()), nil
 }

@@ -9,45 +9,46 @@ import (
 	"github.com/spillway-mq/spillway/infra/rig"
 )
 
-// restartAfter is how long the supervisor waits before it starts a worker again
+// restartAfter is how long a supervisor waits before it starts a process again
 // that ended by itself, as one does that finds nothing to talk to.
 const restartAfter = 300 * time.Millisecond
 
-// supervisor keeps one ingest worker running.
+// supervisor keeps one process running, a worker or a planner.
 type supervisor struct {
-	env      *rig.Env
+	start    func() (*rig.Process, error)
 	kills    chan kill
-	restarts atomic.Int64 // of workers that ended by themselves
+	restarts atomic.Int64 // of processes that ended by themselves
 }
 
-// kill asks for the worker to be killed, and for another after a pause.
+// kill asks for the process to be killed, and for another after a pause.
 type kill struct {
 	pause time.Duration
-	done  chan<- struct{} // closed once the worker is gone
+	done  chan<- struct{} // closed once the process is gone
 }
 
-func newSupervisor(env *rig.Env) *supervisor { return &supervisor{env: env, kills: make(chan kill)} }
+func newSupervisor(start func() (*rig.Process, error)) *supervisor {
+	return &supervisor{start: start, kills: make(chan kill)}
+}
 
-// run keeps a worker running until the context ends; then it stops it with
-// SIGTERM. A worker that ends otherwise than by asking for another try is an
-// error.
+// run keeps a process running until the context ends; then it stops it with
+// SIGTERM. One that ends otherwise than by asking for another try is an error.
 func (s *supervisor) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		w, err := s.env.StartWorker()
+		p, err := s.start()
 		if err != nil {
 			return err
 		}
 		var pause time.Duration
 		select {
 		case <-ctx.Done():
-			return w.Stop()
+			return p.Stop()
 		case k := <-s.kills:
-			w.Kill()
+			p.Kill()
 			close(k.done)
 			pause = k.pause
-		case <-w.Done():
-			if !w.Retry() {
-				return w.Err()
+		case <-p.Done():
+			if !p.Retry() {
+				return p.Err()
 			}
 			s.restarts.Add(1)
 			pause = restartAfter
@@ -59,14 +60,14 @@ func (s *supervisor) run(ctx context.Context) error {
 	return nil
 }
 
-// kill ends the worker with SIGKILL and returns when it is gone. Another is
+// kill ends the process with SIGKILL and returns when it is gone. Another is
 // started after the pause.
 func (s *supervisor) kill(ctx context.Context, pause time.Duration) error {
 	done := make(chan struct{})
 	select {
 	case s.kills <- kill{pause, done}:
 	case <-ctx.Done():
-		return errors.Join(errors.New("there was no worker to kill"), context.Cause(ctx))
+		return errors.Join(errors.New("there was no process to kill"), context.Cause(ctx))
 	}
 	<-done
 	return nil

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	showFiles   = 8
+	showFiles   = 4
 	showRecords = 3
 	maxFile     = 64 << 20
 )
