@@ -23,7 +23,7 @@ build: ## build bin/spillway
 weed: ## make sure that there is a weed (SeaweedFS); builds it once, about 8 minutes
 	@infra/seaweedfs/build.sh
 
-demo: build ## run the whole line on real records and check the result; needs two minutes
+demo: build ## run the whole line on real records and check the result; needs about 40 seconds
 	@$(WEED) && $(GO) run ./infra/demo
 
 test: ## run all tests, on a real SeaweedFS and nats-server
