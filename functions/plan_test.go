@@ -201,19 +201,25 @@ func TestPlanOnce(t *testing.T) {
 	if hot, cold := b.layout(t, "hot"), b.layout(t, "cold"); len(hot.Live) != 8 || len(cold.Live) != 1 {
 		t.Errorf("%d and %d segments", len(hot.Live), len(cold.Live))
 	}
-	layout := b.aged(t, "broken", 1).Dir() + "/layout/0000000000000000.json"
-	if err := b.Store.Filer.Delete(t.Context(), layout, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Store.Filer.Create(t.Context(), layout, filer.File{ID: filer.NewID(), Content: []byte("no layout")}); err != nil {
-		t.Fatal(err)
-	}
+	b.broken(t, "broken")
 	sum, err = b.planOnce(t, PlanOptions{})
 	if ExitCode(err) != ExitBug || !errors.Is(err, filer.ErrCorrupt) || sum.Failed != 1 || sum.Topics != 2 {
 		t.Errorf("with a damaged topic: %+v, %v", sum, err)
 	}
 	if err == nil || !strings.Contains(err.Error(), `topic "broken"`) {
 		t.Errorf("%v does not name the topic", err)
+	}
+}
+
+// broken makes a topic whose layout cannot be read.
+func (b *bench) broken(t *testing.T, name string) {
+	t.Helper()
+	layout := b.aged(t, name, 1).Dir() + "/layout/0000000000000000.json"
+	if err := b.Store.Filer.Delete(t.Context(), layout, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Store.Filer.Create(t.Context(), layout, filer.File{ID: filer.NewID(), Content: []byte("no layout")}); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -238,6 +244,12 @@ func TestPlanOnceNudged(t *testing.T) {
 	}
 	if sum, err = b.planOnce(t, PlanOptions{Nudged: true}); err != nil || sum.Nudges != 0 {
 		t.Errorf("nothing to do: %+v, %v", sum, err)
+	}
+	b.broken(t, "broken")
+	b.nudge(t, "broken", "three")
+	sum, err = b.planOnce(t, PlanOptions{Nudged: true})
+	if ExitCode(err) != ExitBug || sum.Failed != 1 || sum.Splits != 1 || b.waiting(t) != 1 {
+		t.Errorf("with a damaged topic: %+v, %v; %d nudges are put off, want 1", sum, err, b.waiting(t))
 	}
 }
 
@@ -341,112 +353,6 @@ func TestPlanStopsInAnEdit(t *testing.T) {
 			}
 		})
 	}
-}
-
-// lags is what a planner would hear of a group.
-func (b *bench) lags(t *testing.T, group string) []planner.Backlog {
-	t.Helper()
-	list, err := NewLanes(b.js, b.Store).Backlogs(t.Context(), group)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
-}
-
-// TestBacklogs: what of lanes is not committed, whatever state they are in.
-func TestBacklogs(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	if list := b.lags(t, lane.Default); len(list) != 0 {
-		t.Errorf("an empty lane: %+v", list)
-	}
-	if list := b.lags(t, "nobody"); len(list) != 0 {
-		t.Errorf("no group: %+v", list)
-	}
-	b.publish(t, 10)
-	if list := b.lags(t, lane.Default); len(list) != 1 || list[0].Messages != 10 || list[0].Lane != "default.0" || list[0].Lag <= 0 {
-		t.Errorf("no worker has come: %+v", list)
-	}
-	if _, err := b.once(t, 0); err != nil {
-		t.Fatal(err)
-	}
-	if list := b.lags(t, lane.Default); len(list) != 0 {
-		t.Errorf("a drained lane: %+v", list)
-	}
-	b.publish(t, 7)
-	if err := b.lane.Trim(t.Context(), 14); err != nil {
-		t.Fatal(err)
-	}
-	if list := b.lags(t, lane.Default); len(list) != 1 || list[0].Messages != 4 {
-		t.Errorf("7 new messages, of which 3 were trimmed: %+v", list)
-	}
-
-	b.group(t, "big", 4)
-	for range 3 {
-		if _, err := b.js.Publish(t.Context(), lane.ID{Group: "big", N: 2}.Subject("t"), []byte("v")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if list := b.lags(t, "big"); len(list) != 1 || list[0].Lane != "big.2" || list[0].Messages != 3 {
-		t.Errorf("one of four lanes: %+v", list)
-	}
-	for n := range 4 {
-		if err := b.js.DeleteStream(t.Context(), lane.ID{Group: "big", N: n}.Stream()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if list := b.lags(t, "big"); len(list) != 0 {
-		t.Errorf("a group that was deleted: %+v", list)
-	}
-}
-
-// TestBacklogsAreAskedOnce: many topics of a group ask its lanes once in a while,
-// and one group does not wait for another.
-func TestBacklogsAreAskedOnce(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	lanes := NewLanes(b.js, b.Store)
-	b.publish(t, 1)
-	before := b.NATS.Stats().OutMsgs
-	for range 100 {
-		if list, err := lanes.Backlogs(t.Context(), lane.Default); err != nil || len(list) != 1 {
-			t.Fatalf("%v, %v", list, err)
-		}
-	}
-	if asked := b.NATS.Stats().OutMsgs - before; asked > 12 {
-		t.Errorf("100 topics made %d requests", asked)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := lanes.Backlogs(ended, "other"); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that gave up: %v", err)
-	}
-	if _, err := lanes.Backlogs(t.Context(), "other"); err != nil {
-		t.Errorf("another one after it: %v", err)
-	}
-}
-
-// TestNothingIsMergedWhileMessagesWait: a worker that is down looks like silence.
-func TestNothingIsMergedWhileMessagesWait(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	b.aged(t, "t", 4)
-	b.publish(t, 5)
-	until(t, "the oldest message has waited for longer than the short window", func() bool {
-		list := b.lags(t, lane.Default)
-		return len(list) == 1 && list[0].Lag > quick().Default.Short
-	})
-	sum, err := b.planOnce(t, PlanOptions{})
-	if err != nil || sum.Topics != 1 || sum.Merges != 0 || len(b.layout(t, "t").Live) != 4 {
-		t.Errorf("%+v, %v", sum, err)
-	}
-	if _, err := b.once(t, 0); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "with the messages in segments, those are merged", func() bool {
-		_, err := b.planOnce(t, PlanOptions{})
-		return err == nil && len(b.layout(t, "t").Live) == 1
-	})
 }
 
 // TestPlanHealth: a planner that gets on with some topic is healthy; one that gets

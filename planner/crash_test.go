@@ -105,7 +105,6 @@ func crash(t *testing.T, n int, lost bool, next func(*world)) (got crashed) {
 		got = w.die(n, lost)
 		w.when = fmt.Sprintf("killed after call %d, lost %v", n, lost)
 		next(w)
-		w.complete() // whatever the worker met, or did not meet
 		r, err := w.planner(crashPolicy()).Topic(t.Context(), orders)
 		if err != nil || r.Moved {
 			t.Fatalf("%s: the plan after it: %+v, error %v", w.when, r, err)

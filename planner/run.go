@@ -218,7 +218,9 @@ func (p *Planner) Topic(ctx context.Context, name string) (Report, error) {
 		// It was deleted, and perhaps made again, or restored; or it is damaged.
 		// What is known of it is no help.
 		s.known = known{}
+		before := r.Made
 		r, err = p.work(ctx, s, name)
+		r.Made = append(before, r.Made...)
 	}
 	if noTopic(err) {
 		p.forget(name)
