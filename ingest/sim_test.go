@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -27,6 +29,13 @@ func simulate(t *testing.T, w func() *world) (err error) {
 		err = w().run(ctx)
 	})
 	return err
+}
+
+// TestMain lets garbage pile up: the simulations make much of it and keep little,
+// and collecting it was a third of their time.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
 }
 
 // suite plays many seeds, and asks that together they met everything counted.
