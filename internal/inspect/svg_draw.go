@@ -186,10 +186,29 @@ func names(ids []topic.SegmentID) string {
 	return strings.Join(list, " + ")
 }
 
+// leastApart is how far apart, in pixels, the rolls of a range are drawn. Of more
+// than that only some are.
+const leastApart = 24
+
+// apart are the rolls that are drawn; all is false if some are not.
+func (d *drawing) apart() (drawn []stretch, all bool) {
+	last := map[topic.Range]float64{}
+	for _, r := range d.course.rolls {
+		x := d.frame.x(r.at)
+		if before, ok := last[r.Range]; ok && x-before < leastApart {
+			continue
+		}
+		last[r.Range] = x
+		drawn = append(drawn, r)
+	}
+	return drawn, len(drawn) == len(d.course.rolls)
+}
+
 // rolls are thin dashed lines.
 func (d *drawing) rolls() {
 	var p sheet
-	for i, r := range d.course.rolls {
+	drawn, _ := d.apart()
+	for i, r := range drawn {
 		y0, y1 := d.frame.y(r.Lo), d.frame.y(r.Hi)
 		if y1-y0 >= leastHeight && i < mostRolls {
 			p.move(d.frame.x(r.at), y0+1)

@@ -88,9 +88,13 @@ func (d *drawing) items() (list []item) {
 	}
 	list = append(list, item{square(unknown), 16, "load not known"})
 	if len(d.course.rolls) > 0 {
+		text := "rolled: sealed, and goes on as a new segment"
+		if _, all := d.apart(); !all {
+			text += " (of many, some are drawn)"
+		}
 		list = append(list, item{func(x, y float64) {
 			d.put(`<path class="edge" stroke-dasharray="3 3" d="M%s %sv16"/>`+"\n", num(x+4), num(y-12))
-		}, 8, "rolled: sealed, and goes on as a new segment"})
+		}, 8, text})
 	}
 	if d.course.pending != nil {
 		list = append(list, item{func(x, y float64) {
