@@ -55,15 +55,11 @@ type ResetReport struct {
 //
 // Producers and workers may run. ErrNotBack: there is nothing to mend.
 func (r Repair) Reset(ctx context.Context) (ResetReport, error) {
-	l, state, c, err := r.open(ctx)
+	l, state, c, back, err := r.examine(ctx)
 	if err != nil {
 		return ResetReport{}, err
 	}
 	rep := ResetReport{Lane: r.ID.String(), Was: state.Incarnation, Is: lane.Token()}
-	back, err := r.diagnose(ctx, l, state, c)
-	if err != nil {
-		return rep, err
-	}
 	rep.Reason, rep.Twice = back.reason, back.newest
 	known := c
 	if back.agreed > c.Sequence {
@@ -81,6 +77,25 @@ func (r Repair) Reset(ctx context.Context) (ResetReport, error) {
 		rep.Missing = back.highest - state.Last
 	}
 	return rep, r.renew(ctx, l, rep, c, next)
+}
+
+// examine opens the lane and diagnoses it. While a worker goes on, it moves the
+// checkpoint and then trims what the old one stood on, which looks like a loss to
+// whoever compares the lane with that; so what was found counts only if the
+// checkpoint has not moved since.
+func (r Repair) examine(ctx context.Context) (l *JetStream, state State, c segment.Checkpoint, back setback, err error) {
+	for {
+		if l, state, c, err = r.open(ctx); err != nil {
+			return l, state, c, back, err
+		}
+		if back, err = r.diagnose(ctx, l, state, c); err != nil {
+			return l, state, c, back, err
+		}
+		now, _, err := r.Store.CheckpointFile(c.Source).Load(ctx)
+		if err != nil || now.Sequence == c.Sequence {
+			return l, state, c, back, err
+		}
+	}
 }
 
 // finish commits the messages up to the last one on which lane and segments

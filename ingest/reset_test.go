@@ -16,6 +16,7 @@ import (
 
 	"github.com/spillway-mq/spillway/infra/devstack/devtest"
 	"github.com/spillway-mq/spillway/ingest"
+	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/lane"
 	"github.com/spillway-mq/spillway/internal/segment"
@@ -326,5 +327,53 @@ func TestAcceptGap(t *testing.T) {
 	}
 	if c := b.checkpoint(b.lane); c.Gap || c.Sequence != 8 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// interrupted is a filer that does something else once, after a file was read.
+type interrupted struct {
+	filer.Store
+	path string
+	then func()
+}
+
+func (i *interrupted) Lookup(ctx context.Context, path string) (filer.Entry, error) {
+	e, err := i.Store.Lookup(ctx, path)
+	if then := i.then; path == i.path && then != nil {
+		i.then = nil
+		then()
+	}
+	return e, err
+}
+
+// TestResetBesideAWorker: a lane whose worker goes on, and trims, while it is looked
+// at has not gone back.
+func TestResetBesideAWorker(t *testing.T) {
+	t.Parallel()
+	b := newBackup(t)
+	b.topic("t")
+	b.fill("t", 1, 3)
+	if err := b.drain(b.lane); err != nil {
+		t.Fatal(err)
+	}
+	want := b.fill("t", 4, 6)
+	store := *b.store
+	path := b.store.CheckpointFile(b.checkpoint(b.lane).Source).Path()
+	store.Filer = &interrupted{store.Filer, path, func() {
+		if err := b.drain(b.lane); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.lane.Trim(t.Context(), b.checkpoint(b.lane).Sequence); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	r := b.repair()
+	r.Store = &store
+	rep, err := r.Reset(t.Context())
+	if !errors.Is(err, ingest.ErrNotBack) {
+		t.Errorf("a healthy lane was reset: %+v, error %v", rep, err)
+	}
+	if got := b.values("t"); len(got) != 6 || !slices.Equal(got[3:], want) {
+		t.Errorf("the topic has %q", got)
 	}
 }
