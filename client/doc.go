@@ -24,6 +24,30 @@
 // A producer is safe for concurrent use. One is enough for a program, for any
 // number of topics.
 //
+// # Large payloads
+//
+// A lane takes values of up to [MaxValue] bytes. What is larger goes to S3, and a
+// record with a [Reference] to it goes through the lane. With [Objects] that have
+// a bucket, Publish does so by itself: it uploads the value under
+// spillway/TOPIC/SHA-256, unless an object of that name, size and digest is there,
+// and then publishes the reference. So a Publish that is repeated, because the
+// program died before it was answered, say, finds its object and uploads nothing.
+// The call lasts as long as the upload, and the value stays where it is: memory is
+// a matter of the caller, and of 16 MiB parts, a few per call.
+//
+// What is on S3 already, or was put there by other means, is published with
+// [Producer.Submit].
+//
+// Nothing deletes these objects, and nothing keeps others from deleting them: so
+// far, an object is not pinned to its record, one that was uploaded and whose record
+// was never published is not found by anything of ours, and what is referenced is
+// not looked at by workers. Readers verify what they read. Topics that take their
+// key from the value take no references: they have no value to take it from, and
+// their records are rejected.
+//
+// The AWS SDK makes a program that opens Objects about 5 MB larger, and others half
+// a MB: what they never call is not linked.
+//
 // # What an outcome stands for
 //
 // [Buffered]: JetStream has the record in a lane. It survives a crash of this

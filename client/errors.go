@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spillway-mq/spillway/internal/lane"
@@ -26,12 +27,48 @@ type NameError = topic.NameError
 // MismatchError tells that a lane's stream has settings that no lane can have.
 type MismatchError = lane.MismatchError
 
-// ValueTooLargeError tells that a value is larger than [MaxValue].
-type ValueTooLargeError struct{ Size, Limit int }
+// ValueTooLargeError tells that a value is larger than [MaxValue] and there is no
+// bucket for it, or larger than [MaxUpload].
+type ValueTooLargeError struct{ Size, Limit int64 }
 
 func (e *ValueTooLargeError) Error() string {
+	if e.Limit == MaxValue {
+		return fmt.Sprintf("the value has %d bytes, at most %d are allowed where no bucket is set for larger ones", e.Size, e.Limit)
+	}
 	return fmt.Sprintf("the value has %d bytes, at most %d are allowed", e.Size, e.Limit)
 }
+
+// ErrNoObjects tells that Submit cannot look at an object, since the producer's
+// Options have no Objects.
+var ErrNoObjects = errors.New("no access to objects is set up; submit without a look at them, or set Objects")
+
+// ReferenceError tells that an object is not there, or is not as it was said to
+// be, or that there can be none of that name. The record was not handed in.
+type ReferenceError struct {
+	URL   string // without what may be secret in it
+	State string // "missing", "changed" or "deleted"
+	Err   error
+}
+
+func (e *ReferenceError) Error() string {
+	why := e.Err.Error()
+	if strings.Contains(why, e.URL) {
+		return fmt.Sprintf("the object is %s: %s", e.State, why)
+	}
+	return fmt.Sprintf("the object %.200q is %s: %s", e.URL, e.State, why)
+}
+func (e *ReferenceError) Unwrap() error { return e.Err }
+
+// ObjectsError tells that an object could not be looked at or uploaded. The
+// record was not handed in.
+type ObjectsError struct {
+	Op, URL string
+	Passes  bool // trying again later may help: the endpoint did not answer, or the context ended
+	Err     error
+}
+
+func (e *ObjectsError) Error() string { return fmt.Sprintf("%s an object: %v", e.Op, e.Err) } // which says which
+func (e *ObjectsError) Unwrap() error { return e.Err }
 
 // RecordTooLargeError tells that a record does not fit into one message with its
 // key and headers. Size is what it takes at least.
@@ -136,7 +173,8 @@ func NotStored(err error) bool {
 	return errors.Is(err, ErrClosed) || isType[*BlockedError](err) ||
 		isType[*LaneFullError](err) || isType[*UnavailableError](err) || isType[*RejectedError](err) ||
 		isType[*ValueTooLargeError](err) || isType[*RecordTooLargeError](err) ||
-		isType[*RecordError](err) || isType[*NameError](err)
+		isType[*RecordError](err) || isType[*NameError](err) ||
+		isType[*ReferenceError](err) || isType[*ObjectsError](err) || errors.Is(err, ErrNoObjects)
 }
 
 func isType[E error](err error) bool {

@@ -166,3 +166,23 @@ func Example_plainNATS() {
 	fmt.Println(ack.Stream, ack.Sequence)
 	// Output: spillway-lane-default-0 1
 }
+
+// A payload that is on S3 already: the record refers to it. Values over MaxValue
+// go to the bucket by themselves.
+func ExampleProducer_Submit() {
+	ctx := context.Background()
+	objects, err := client.OpenObjects(ctx, client.ObjectsConfig{
+		Endpoint: "http://127.0.0.1:8333", AccessKey: "key", SecretKey: "secret", Bucket: "payloads",
+	})
+	check(err)
+	p, err := client.Connect("nats://127.0.0.1:4222", client.Options{Objects: objects})
+	check(err)
+	pending, err := p.Submit(ctx, "images", client.Reference{URL: "s3://photos/cat.png"}, client.Record{Key: []byte("cat")})
+	if bad, ok := errors.AsType[*client.ReferenceError](err); ok {
+		fmt.Println("not published, the object is", bad.State)
+		return
+	}
+	check(err)
+	_, err = pending.Wait(ctx)
+	check(err)
+}

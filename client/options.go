@@ -78,6 +78,10 @@ type Options struct {
 	// same message is sent again. Default 5 s.
 	AckTimeout time.Duration
 
+	// Objects are where values over [MaxValue] are put, and where [Producer.Submit]
+	// looks at what it submits. Default: none.
+	Objects *Objects
+
 	// Logger takes warnings about what users may want to look into. Default: none.
 	Logger *slog.Logger
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/spillway-mq/spillway/internal/record"
 )
 
-// MaxValue is the largest value of a record. Put bigger payloads into object
-// storage.
+// MaxValue is the largest value of a record in a lane. Larger ones go by
+// reference: Objects in [Options], and [Producer.Submit].
 const MaxValue = record.MaxInline
 
 // Header is one of a record's headers: Name, of UTF-8, and Value, of any bytes.
@@ -22,8 +22,9 @@ type Record struct {
 	// records without a key are spread over the key space.
 	Key []byte
 
-	// Value is the payload, of at most [MaxValue] bytes. nil is "no value", which
-	// is another thing than the empty value.
+	// Value is the payload, of at most [MaxValue] bytes, or [MaxUpload] where there
+	// is a bucket for large ones. nil is "no value", which is another thing than the
+	// empty value.
 	Value []byte
 
 	Headers []Header
@@ -31,6 +32,8 @@ type Record struct {
 	// EventTime is when the recorded event happened, kept in microseconds. Zero:
 	// not known. When the record was taken in is noted without it.
 	EventTime time.Time
+
+	ref *record.Ref // Submit's
 }
 
 // Level says how far a record has got.
@@ -59,6 +62,8 @@ type PublishOption struct{ apply func(*callOptions) }
 type callOptions struct {
 	ack Level
 	now bool // do not linger
+
+	unchecked bool // submit without a look at the object
 }
 
 func (c callOptions) with(opts []PublishOption) callOptions {
@@ -78,6 +83,7 @@ func WithAck(l Level) PublishOption {
 const (
 	recordFrame = 40
 	headerFrame = 12
+	refFrame    = 80
 	recordHeap  = 64
 )
 
@@ -88,9 +94,14 @@ func (r *Record) sizes() (plain, encoded int) {
 	for i := range r.Headers {
 		plain += len(r.Headers[i].Name) + len(r.Headers[i].Value)
 	}
-	return plain, plain + recordFrame + headerFrame*len(r.Headers)
+	encoded = recordFrame + headerFrame*len(r.Headers)
+	if f := r.ref; f != nil {
+		plain += len(f.URL) + len(f.ETag) + len(f.Version) + len(f.ContentType)
+		encoded += refFrame
+	}
+	return plain, plain + encoded
 }
 
 func (r *Record) internal() record.Record {
-	return record.Record{Key: r.Key, Value: r.Value, Headers: r.Headers, EventTime: r.EventTime}
+	return record.Record{Key: r.Key, Value: r.Value, Headers: r.Headers, EventTime: r.EventTime, Ref: r.ref}
 }

@@ -30,9 +30,12 @@ import (
 //	http CODE URL FILE       gets a URL, which must answer with the code
 //	send SUBJECT DATA        publishes with a plain client and waits for its answer
 //	until REGEXP command…    runs a command again and again until it prints a match
+//	put FILE URL             makes a file an object on the stack's S3
+//	remove URL               deletes an object
+//	fill FILE BYTES TEXT     makes a file of so many bytes, repeating a text
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"code": code, "await": await, "json": isJSON, "gzip": pack, "http": get, "send": send,
-	"until": until,
+	"until": until, "put": putObject, "remove": removeObject, "fill": fill,
 }
 
 func arguments(ts *testscript.TestScript, neg bool, args []string, least, most int) {

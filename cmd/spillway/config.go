@@ -33,6 +33,10 @@ type config struct {
 	FilerKey     string `mapstructure:"filer-tls-key"`
 	FilerHTTPS   bool   `mapstructure:"filer-https"`
 	S3           string `mapstructure:"s3"`
+	S3Region     string `mapstructure:"s3-region"`
+	S3AccessKey  string `mapstructure:"s3-access-key"`
+	S3SecretKey  string `mapstructure:"s3-secret-key"`
+	S3Bucket     string `mapstructure:"s3-bucket"`
 	Bucket       string `mapstructure:"bucket"`
 	JSON         bool   `mapstructure:"json"`
 	LogLevel     string `mapstructure:"log-level"`
@@ -58,7 +62,11 @@ func addGlobalFlags(f *pflag.FlagSet) {
 	f.String("filer-tls-cert", "", "client certificate for the filer's gRPC port")
 	f.String("filer-tls-key", "", "key of the client certificate for the filer")
 	f.Bool("filer-https", false, "talk HTTPS to the filer's and the volume servers' HTTP ports")
-	f.String("s3", "", "URL of SeaweedFS's S3 gateway, only to show s3:// names")
+	f.String("s3", "", "URL of the S3 endpoint that payloads lie at (default: the stack's, or AWS's of the region)")
+	f.String("s3-region", "", "S3 region (default: as the AWS tools find it, or us-east-1)")
+	f.String("s3-access-key", "", "S3 access key (default: as the AWS tools find it); better in SPILLWAY_S3_ACCESS_KEY")
+	f.String("s3-secret-key", "", "S3 secret key; better in SPILLWAY_S3_SECRET_KEY")
+	f.String("s3-bucket", "", "bucket to which values over 512 KiB are uploaded (default: they are refused)")
 	f.String("bucket", "", "bucket that holds everything (default: the stack's, or spillway)")
 	f.Duration("timeout", 30*time.Second, "give up when a server has not answered for so long; functions and dev do not")
 	f.Bool("json", false, "machine-readable output")

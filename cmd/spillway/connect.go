@@ -18,10 +18,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/grpc/status"
 
+	"github.com/spillway-mq/spillway/client"
 	"github.com/spillway-mq/spillway/functions"
 	"github.com/spillway-mq/spillway/infra/devstack"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/seaweed"
+	"github.com/spillway-mq/spillway/internal/object"
 	"github.com/spillway-mq/spillway/internal/segment"
 )
 
@@ -63,6 +65,9 @@ func (a *app) locate() error {
 	fill(&c.Filer, info.Filer)
 	fill(&c.S3, info.S3.URL)
 	fill(&c.Bucket, info.Bucket)
+	if c.S3 == info.S3.URL && c.S3AccessKey == "" && c.S3SecretKey == "" { // its keys are for no other endpoint
+		c.S3AccessKey, c.S3SecretKey = info.S3.AccessKey, info.S3.SecretKey
+	}
 	return nil
 }
 
@@ -147,6 +152,38 @@ func (a *app) connectFiler(ctx context.Context) (*segment.Store, func(), error) 
 	store := segment.NewStore(f, cmp.Or(c.Bucket, defaultBucket))
 	store.Logger = a.log
 	return store, func() { f.Close() }, nil //nolint:errcheck // nothing is pending
+}
+
+// s3 is what talks to the S3 endpoint of the settings.
+func (a *app) s3(ctx context.Context) (*object.Store, error) {
+	c := a.cfg
+	store, err := object.Open(ctx, object.Config{
+		Endpoint: c.S3, Region: c.S3Region, AccessKey: c.S3AccessKey, SecretKey: c.S3SecretKey, Logger: a.log,
+	})
+	if err != nil {
+		return nil, &functions.ConfigError{Err: fmt.Errorf("s3: %w", err)}
+	}
+	return store, nil
+}
+
+// objects is the same for a producer.
+func (a *app) objects(ctx context.Context) (*client.Objects, error) {
+	c := a.cfg
+	objects, err := client.OpenObjects(ctx, client.ObjectsConfig{
+		Endpoint: c.S3, Region: c.S3Region, AccessKey: c.S3AccessKey, SecretKey: c.S3SecretKey, Bucket: c.S3Bucket,
+	})
+	if err != nil {
+		return nil, &functions.ConfigError{Err: fmt.Errorf("s3: %w", err)}
+	}
+	return objects, nil
+}
+
+// uploads is where values go that are too large for a lane; nil: nowhere.
+func (a *app) uploads(ctx context.Context) (*client.Objects, error) {
+	if a.cfg.S3Bucket == "" {
+		return nil, nil
+	}
+	return a.objects(ctx)
 }
 
 func tlsConfig(ca, cert, key string) (*tls.Config, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/spillway-mq/spillway/functions"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/lane"
+	"github.com/spillway-mq/spillway/internal/object"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
@@ -38,20 +39,32 @@ func explain(err error) error {
 
 func callersFault(err error) bool {
 	return is[*topic.NameError](err) || is[*client.ValueTooLargeError](err) || is[*client.RecordTooLargeError](err) ||
-		is[*client.RecordError](err) || errors.Is(err, segment.ErrNoTopic) || errors.Is(err, segment.ErrTopicExists) ||
+		is[*client.RecordError](err) || is[*client.ReferenceError](err) || wrongObject(err) || errors.Is(err, segment.ErrNoTopic) || errors.Is(err, segment.ErrTopicExists) ||
 		errors.Is(err, segment.ErrForeignPosition)
 }
 
 func setupsFault(err error) bool {
 	return is[*client.MismatchError](err) || is[*lane.IncompleteError](err) || is[*client.RejectedError](err) || is[*client.OptionsError](err) ||
+		is[*client.ObjectsError](err) && !passes(err) || errors.Is(err, object.ErrForbidden) ||
 		is[*filer.ExpiryError](err) || is[*filer.StorageError](err) || errors.Is(err, filer.ErrInvalid) || functions.Unfit(err)
 }
 
 func passes(err error) bool {
 	return is[*awayError](err) || is[*stalledError](err) || is[*client.LaneFullError](err) || is[*client.UnavailableError](err) ||
 		is[*client.UnknownOutcomeError](err) || is[*client.UnconfirmedError](err) || is[*client.BlockedError](err) ||
-		errors.Is(err, segment.ErrDeleting) || errors.Is(err, filer.ErrReadOnly) || errors.Is(err, filer.ErrConflict) ||
+		passingObject(err) || errors.Is(err, segment.ErrDeleting) || errors.Is(err, filer.ErrReadOnly) || errors.Is(err, filer.ErrConflict) ||
 		functions.Unavailable(err)
+}
+
+// wrongObject tells whether an object that the caller named is none. The bucket
+// for large values is a setting.
+func wrongObject(err error) bool {
+	return !is[*client.ObjectsError](err) && (errors.Is(err, object.ErrNotFound) || errors.Is(err, object.ErrInvalid))
+}
+
+func passingObject(err error) bool {
+	e, ok := errors.AsType[*client.ObjectsError](err)
+	return ok && e.Passes || is[*object.UnavailableError](err)
 }
 
 func is[E error](err error) bool {

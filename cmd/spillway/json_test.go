@@ -21,6 +21,7 @@ var jsonCalls = []struct {
 	{"version", 0},
 	{"topic create talk --flush-age 100ms", 0},
 	{"publish talk INPUT --ack stored", 0},
+	{"submit talk --prefix s3://spillway/none/", 0},
 	{"topic list", 0},
 	{"topic describe talk", 0},
 	{"read talk", 0},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spillway-mq/spillway/client"
 	"github.com/spillway-mq/spillway/functions"
+	"github.com/spillway-mq/spillway/internal/object"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
 
@@ -29,6 +30,7 @@ type publishOptions struct {
 	rate                                  float64
 	receipts                              string
 
+	largest           int // bytes of a value
 	keyPath, timePath []string
 	fixed             []client.Header
 }
@@ -43,6 +45,9 @@ JSON value and becomes one record's value as it stands; with "lines" every line
 is a value; with "value" the whole input is one. FILE may be gzipped; "-" or none
 is standard input.
 
+Values over 512 KiB, of up to 256 MiB here, are uploaded to the S3 bucket that
+--s3-bucket names, and their records refer to them; without one they are refused.
+
 --ack buffered waits until JetStream has the records, --ack stored until they are
 in files. --receipts writes a line of JSON per record: its number, its receipt and
 the digest of its value, to compare with what is read later.
@@ -55,6 +60,7 @@ worst one gives the exit code, in the order 1, 78, 2, 75.`,
 		Args:    usage(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.hasKey = cmd.Flags().Changed("key")
+			o.largest = maxLine
 			if err := o.check(args[0]); err != nil {
 				return &functions.UsageError{Err: err}
 			}
@@ -66,7 +72,7 @@ worst one gives the exit code, in the order 1, 78, 2, 75.`,
 			if err := a.locate(); err != nil {
 				return err
 			}
-			return a.publishAll(cmd.Context(), args[0], in, o)
+			return a.publishAll(cmd.Context(), args[0], in, &o)
 		},
 	}
 	f := cmd.Flags()
@@ -87,9 +93,7 @@ func (o *publishOptions) check(name string) error {
 	if o.format != "ndjson" && o.format != "lines" && o.format != "value" {
 		errs = append(errs, fmt.Errorf("--format %q: want ndjson, lines or value", o.format))
 	}
-	if o.ack != "buffered" && o.ack != "stored" {
-		errs = append(errs, fmt.Errorf("--ack %q: want buffered or stored", o.ack))
-	}
+	errs = append(errs, checkAck(o.ack))
 	if o.rate < 0 {
 		errs = append(errs, errors.New("--rate must not be negative"))
 	}
@@ -106,14 +110,27 @@ func (o *publishOptions) check(name string) error {
 		}
 		*field.path = k.Pointer()
 	}
-	for _, h := range o.headers {
+	var err error
+	o.fixed, err = parseHeaders(o.headers)
+	return errors.Join(append(errs, err)...)
+}
+
+func checkAck(level string) error {
+	if level != "buffered" && level != "stored" {
+		return fmt.Errorf("--ack %q: want buffered or stored", level)
+	}
+	return nil
+}
+
+func parseHeaders(flags []string) (headers []client.Header, err error) {
+	for _, h := range flags {
 		name, value, ok := strings.Cut(h, "=")
 		if !ok || name == "" {
-			errs = append(errs, fmt.Errorf("--header %q: want name=value", h))
+			err = errors.Join(err, fmt.Errorf("--header %q: want name=value", h))
 		}
-		o.fixed = append(o.fixed, client.Header{Name: name, Value: []byte(value)})
+		headers = append(headers, client.Header{Name: name, Value: []byte(value)})
 	}
-	return errors.Join(errs...)
+	return headers, err
 }
 
 // input opens the file, or standard input, and unpacks gzip, which it knows by
@@ -149,29 +166,61 @@ type published struct {
 	Rate    float64 `json:"records_per_second"`
 }
 
-func (a *app) publishAll(ctx context.Context, name string, in *bufio.Reader, o publishOptions) error {
+func (a *app) publishAll(ctx context.Context, name string, in *bufio.Reader, o *publishOptions) error {
+	objects, err := a.uploads(ctx)
+	if err != nil {
+		return err
+	}
+	if objects != nil {
+		o.largest = maxUpload
+	}
+	return a.deliver(ctx, delivery{
+		topic: name, ack: o.ack, receipts: o.receipts, objects: objects, verb: "published",
+		feed: func(ctx context.Context, t target) error { return a.feed(ctx, t, in, *o) },
+	})
+}
+
+// delivery is a call that hands records to a producer.
+type delivery struct {
+	topic, ack, receipts, verb string
+
+	objects *client.Objects
+	feed    func(context.Context, target) error
+}
+
+// target is where the records of a call go, and what is noted of them.
+type target struct {
+	*client.Producer
+	log *receiptLog
+	sum *published
+}
+
+// deliver runs a call: it ends when all records have their outcome.
+func (a *app) deliver(ctx context.Context, d delivery) error {
 	nc, err := a.connectNATS()
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
 	level := client.Buffered
-	if o.ack == "stored" {
+	if d.ack == "stored" {
 		level = client.Stored
 	}
-	p, err := client.NewProducer(nc, client.Options{Ack: level, RetryBudget: min(a.cfg.Timeout, maxBudget), Logger: a.log})
+	p, err := client.NewProducer(nc, client.Options{
+		Ack: level, RetryBudget: min(a.cfg.Timeout, maxBudget), Objects: d.objects, Logger: a.log,
+	})
 	if err != nil {
 		return err
 	}
 	feeding, closing, stop := lifetimes(ctx)
 	defer stop(nil)
-	log, err := newReceiptLog(o.receipts, a.cfg.Timeout+ackGrace, func() { stop(a.stalled(nc)) })
+	log, err := newReceiptLog(d.receipts, a.cfg.Timeout+ackGrace, func() { stop(a.stalled(nc)) })
 	if err != nil {
 		return &functions.UsageError{Err: err}
 	}
-	sum := published{Topic: name}
+	sum := published{Topic: d.topic}
 	start := time.Now()
-	inErr := a.feed(feeding, feed{p, in, o, log}, &sum)
+	inErr := d.feed(feeding, target{p, log, &sum})
 	closeErr := p.Close(closing)
 	if s, ok := errors.AsType[*stalledError](closeErr); ok {
 		closeErr = s
@@ -183,23 +232,27 @@ func (a *app) publishAll(ctx context.Context, name string, in *bufio.Reader, o p
 	sum.Records, sum.Failed = sum.Records-failed, failed
 	sum.Seconds = time.Since(start).Seconds()
 	sum.Rate = float64(sum.Records) / sum.Seconds
-	err = functions.Worst(explain(inErr), explain(closeErr), logErr)
+	return a.summary(d.verb, sum, functions.Worst(explain(inErr), explain(closeErr), logErr))
+}
+
+// summary tells how a call ended, and passes on why.
+func (a *app) summary(verb string, sum published, err error) error {
 	if a.cfg.JSON {
 		err = errors.Join(err, a.json(sum))
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("%d records were published before: %w", sum.Records, err)
+		return fmt.Errorf("%d records were %s before: %w", sum.Records, verb, err)
 	case a.cfg.JSON:
 		return nil
 	}
-	return a.printf("published %d records, %d bytes, in %.1f s (%.0f/s)\n", sum.Records, sum.Bytes, sum.Seconds, sum.Rate)
+	return a.printf("%s %d records, %d bytes, in %.1f s (%.0f/s)\n", verb, sum.Records, sum.Bytes, sum.Seconds, sum.Rate)
 }
 
 // natsError says which server an error is about that only says that there was no
 // answer: the filer's errors say it by themselves.
 func (a *app) natsError(err error) error {
-	if functions.ExitCode(err) == functions.ExitBug && functions.Unavailable(err) && !is[*awayError](err) && a.cfg.NATS != "" {
+	if functions.ExitCode(err) == functions.ExitBug && functions.Unavailable(err) && !is[*awayError](err) && !is[*object.UnavailableError](err) && a.cfg.NATS != "" {
 		return fmt.Errorf("NATS server %s: %w", shown(a.cfg.NATS), err)
 	}
 	return err
@@ -236,37 +289,24 @@ func lifetimes(ctx context.Context) (feeding, closing context.Context, stop cont
 	}
 }
 
-// feed is where records come from and go to.
-type feed struct {
-	*client.Producer
-	in  *bufio.Reader
-	o   publishOptions
-	log *receiptLog
-}
-
 // feed reads records and hands them to the producer.
-func (a *app) feed(ctx context.Context, f feed, sum *published) error {
-	o := f.o
+func (a *app) feed(ctx context.Context, t target, in *bufio.Reader, o publishOptions) error {
 	limit := rate.NewLimiter(rate.Inf, 0)
 	if o.rate > 0 {
 		limit = rate.NewLimiter(rate.Limit(o.rate), max(1, int(o.rate/100)))
 	}
 	show := newProgress(a.errs, o.progress)
 	defer show.end()
-	values := readValues(ctx, f.in, o.format)
+	values := readValues(ctx, in, o.format, o.largest)
 	for line := uint64(1); ; line++ {
-		var value []byte
-		select {
-		case v := <-values:
-			if errors.Is(v.err, io.EOF) {
-				return nil
-			}
-			if v.err != nil {
-				return &functions.UsageError{Err: fmt.Errorf("line %d: %w", line, v.err)}
-			}
-			value = v.value
-		case <-ctx.Done():
+		value, err := values.next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && ctx.Err() != nil:
 			return context.Cause(ctx)
+		case err != nil:
+			return &functions.UsageError{Err: fmt.Errorf("line %d: %w", line, err)}
 		}
 		if o.format == "ndjson" && len(bytes.TrimSpace(value)) == 0 {
 			continue
@@ -278,15 +318,23 @@ func (a *app) feed(ctx context.Context, f feed, sum *published) error {
 		if limit.Wait(ctx) != nil {
 			return context.Cause(ctx)
 		}
-		pending, err := f.Publish(ctx, sum.Topic, r)
+		pending, err := t.Publish(ctx, t.sum.Topic, r)
 		if err != nil {
-			return fmt.Errorf("line %d: %w", line, err)
+			return fmt.Errorf("line %d: %w", line, o.advise(err))
 		}
-		sum.Records++
-		sum.Bytes += uint64(len(value))
-		if more, err := f.log.add(ctx, unanswered{n: line, pending: pending}, value); !more {
+		t.sum.Records++
+		t.sum.Bytes += uint64(len(value))
+		if more, err := t.log.add(ctx, unanswered{n: line, pending: pending, digest: t.log.digest(value)}); !more {
 			return err
 		}
-		show.at(sum.Records, sum.Bytes)
+		show.at(t.sum.Records, t.sum.Bytes)
 	}
+}
+
+// advise adds what to do about an error of publish.
+func (o *publishOptions) advise(err error) error {
+	if is[*client.ValueTooLargeError](err) && o.largest < maxUpload {
+		return fmt.Errorf("%w; name one with --s3-bucket", err)
+	}
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"syscall"
 	"time"
 
@@ -24,6 +25,8 @@ type readOptions struct {
 	limit               uint64
 	onlyRejected, every bool
 	skipTrimmed         bool
+	fetch               bool
+	dir                 string
 }
 
 func (a *app) read() *cobra.Command {
@@ -39,31 +42,29 @@ Rejected records (undecodable, wrong key, unknown topic) are left out and counte
 --rejected shows only those, with their reasons, --all shows both. Output is
 NDJSON with all fields, "raw" (values only, a line each) or "table".
 
+--fetch reads the objects that records refer to, to their ends, and says of each
+whether it is "valid", "missing", "deleted" or "changed" (and what of it), or
+"pending" if it could not be read now: as "fetched" in NDJSON, and in the table. With
+--output raw the object's bytes come in place of the value. --dir keeps valid
+objects as files named by segment and offset. None of this stops the reading; the
+exit code is 1 at the end if an object was not valid, and 75 or 78 if some could
+not be read.
+
 Splits, merges and rolls do not matter to a reader: it follows them, and positions
 stay valid. Where records that it has not read were trimmed it ends with exit code
 1 and the position to go on from; --skip-trimmed goes on by itself, and says what
 was passed over.`,
-		Example: "  spillway read orders --from earliest --limit 10\n  spillway read orders --from -1h --key 4711 --follow\n  spillway read unrouted --rejected",
+		Example: "  spillway read orders --from earliest --limit 10\n  spillway read orders --from -1h --key 4711 --follow\n  spillway read unrouted --rejected\n  spillway read images --fetch --dir images",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.hasKey = cmd.Flags().Changed("key")
 			if o.output != "ndjson" && o.output != "raw" && o.output != "table" {
 				return &functions.UsageError{Err: fmt.Errorf("--output %q: want ndjson, raw or table", o.output)}
 			}
-			store, done, err := a.filer(cmd.Context())
-			if err != nil {
-				return err
+			if o.dir != "" && !o.fetch {
+				return &functions.UsageError{Err: errors.New("--dir is for --fetch")}
 			}
-			defer done()
-			t, err := store.Topic(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			r, err := startAt(cmd.Context(), t, o.from)
-			if err != nil {
-				return err
-			}
-			return a.readAll(cmd.Context(), r, o)
+			return a.readTopic(cmd.Context(), args[0], o)
 		},
 	}
 	f := cmd.Flags()
@@ -75,7 +76,35 @@ was passed over.`,
 	f.BoolVar(&o.onlyRejected, "rejected", false, "only rejected records")
 	f.BoolVar(&o.every, "all", false, "rejected records too")
 	f.BoolVar(&o.skipTrimmed, "skip-trimmed", false, "go on where records were trimmed before they were read")
+	f.BoolVar(&o.fetch, "fetch", false, "read the objects that records refer to, and check them")
+	f.StringVar(&o.dir, "dir", "", "folder for what --fetch reads")
 	return cmd
+}
+
+// readTopic reads, with what fetches objects if that is wanted.
+func (a *app) readTopic(ctx context.Context, name string, o readOptions) error {
+	store, done, err := a.filer(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	t, err := store.Topic(ctx, name)
+	if err != nil {
+		return err
+	}
+	r, err := startAt(ctx, t, o.from)
+	if err != nil {
+		return err
+	}
+	if !o.fetch {
+		return a.readAll(ctx, r, o, nil)
+	}
+	f, err := a.newFetcher(ctx, o.dir)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	return functions.Worst(explain(a.readAll(ctx, r, o, f)), f.bad.err("objects are not as their records say"))
 }
 
 // startAt opens a reader where --from says.
@@ -109,9 +138,9 @@ const pollEvery = 200 * time.Millisecond
 // errEnough ends a read that was limited.
 var errEnough = errors.New("enough")
 
-func (a *app) readAll(ctx context.Context, r *segment.Reader, o readOptions) error {
+func (a *app) readAll(ctx context.Context, r *segment.Reader, o readOptions, f *fetcher) error {
 	out := bufio.NewWriterSize(a.out, 64<<10)
-	p := &printer{out: out, o: o}
+	p := &printer{out: out, o: o, fetcher: f}
 	err := p.header()
 	for err == nil {
 		err = a.readSome(ctx, r, p)
@@ -166,6 +195,7 @@ type printer struct {
 	buf      []byte
 	shown    uint64
 	rejected uint64
+	fetcher  *fetcher // nil: objects are not read
 }
 
 func (p *printer) header() error {
@@ -191,7 +221,7 @@ func (p *printer) some(ctx context.Context, r *segment.Reader) error {
 		} else if !bad && p.o.onlyRejected {
 			continue
 		}
-		if err := p.record(item); err != nil {
+		if err := p.record(ctx, item); err != nil {
 			return err
 		}
 		if p.shown++; p.shown == p.o.limit {
@@ -201,21 +231,45 @@ func (p *printer) some(ctx context.Context, r *segment.Reader) error {
 	return nil
 }
 
-func (p *printer) record(item segment.Item) error {
+func (p *printer) record(ctx context.Context, item segment.Item) error {
+	var got *fetched
+	if p.fetcher != nil && item.Ref != nil && item.Rejected == "" {
+		raw := io.Discard
+		if p.o.output == "raw" {
+			raw = p.out
+		}
+		f, err := p.fetcher.fetch(ctx, item, raw)
+		if err != nil {
+			return err
+		}
+		got = &f
+	}
 	switch p.o.output {
 	case "raw":
 		p.buf = append(append(p.buf[:0], item.Value...), '\n')
 	case "table":
-		value := fmt.Sprintf("%q", item.Value)
-		if item.Rejected != "" {
-			value = "REJECTED: " + item.Rejected
-		}
-		p.buf = fmt.Appendf(p.buf[:0], "%-10d %-27s %-20.40q %.200s\n", item.Offset, item.Time.Format("2006-01-02T15:04:05.000000Z"), item.Key, value)
+		p.buf = fmt.Appendf(p.buf[:0], "%-10d %-27s %-20.40q %.200s\n", item.Offset, item.Time.Format("2006-01-02T15:04:05.000000Z"), item.Key, shownValue(item, got))
 	default:
-		p.buf = append(item.AppendJSON(p.buf[:0], item.Offset, record.JSONOptions{}), '\n')
+		p.buf = got.appendTo(item.AppendJSON(p.buf[:0], item.Offset, record.JSONOptions{}))
+		p.buf = append(p.buf, '\n')
 	}
 	_, err := p.out.Write(p.buf)
 	return err
+}
+
+// shownValue is what a table says of a record.
+func shownValue(item segment.Item, got *fetched) string {
+	switch {
+	case item.Rejected != "":
+		return "REJECTED: " + item.Rejected
+	case item.Ref == nil:
+		return fmt.Sprintf("%q", item.Value)
+	case got == nil:
+		return fmt.Sprintf("%q (%d bytes)", item.Ref.URL, item.Ref.Size)
+	case got.Error != "":
+		return fmt.Sprintf("%q (%d bytes): %s: %q", item.Ref.URL, item.Ref.Size, got.State, got.Error)
+	}
+	return fmt.Sprintf("%q (%d bytes): %s", item.Ref.URL, item.Ref.Size, got.State)
 }
 
 func (a *app) verify() *cobra.Command {

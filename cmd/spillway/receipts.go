@@ -25,7 +25,8 @@ import (
 type receiptLine struct {
 	N       uint64 `json:"n"`
 	Receipt string `json:"receipt"`
-	SHA256  string `json:"sha256"`
+	SHA256  string `json:"sha256,omitempty"` // of the payload; not known of every object
+	URL     string `json:"url,omitempty"`    // of the object that is the payload
 }
 
 // maxUnanswered bounds how many records wait for their receipt at a time.
@@ -34,7 +35,8 @@ const maxUnanswered = 100_000
 type unanswered struct {
 	n       uint64
 	pending *client.Pending
-	digest  [sha256.Size]byte
+	digest  []byte
+	url     string
 }
 
 // receiptLog waits for the outcome of every record, in order, and writes the
@@ -83,10 +85,7 @@ func newReceiptLog(path string, patience time.Duration, stalled func()) (*receip
 // add hands a record over. It blocks while too many are unanswered. It returns
 // false when no more should be published: a record has failed, which close will
 // tell, or ctx ended. The record was handed over unless there is an error.
-func (l *receiptLog) add(ctx context.Context, u unanswered, value []byte) (more bool, err error) {
-	if l.out != nil {
-		u.digest = sha256.Sum256(value)
-	}
+func (l *receiptLog) add(ctx context.Context, u unanswered) (more bool, err error) {
 	select {
 	case l.next <- u:
 	case <-ctx.Done():
@@ -98,6 +97,15 @@ func (l *receiptLog) add(ctx context.Context, u unanswered, value []byte) (more 
 	default:
 		return true, nil
 	}
+}
+
+// digest is that of a value, if it is written down.
+func (l *receiptLog) digest(value []byte) []byte {
+	if l.out == nil {
+		return nil
+	}
+	sum := sha256.Sum256(value)
+	return sum[:]
 }
 
 func (l *receiptLog) collect() {
@@ -129,7 +137,7 @@ func (l *receiptLog) fail(err error) {
 }
 
 func (l *receiptLog) write(u unanswered, receipt client.Receipt) {
-	line, err := json.Marshal(receiptLine{u.n, receipt.String(), hex.EncodeToString(u.digest[:])})
+	line, err := json.Marshal(receiptLine{u.n, receipt.String(), hex.EncodeToString(u.digest), u.url})
 	if err == nil {
 		_, err = l.out.Write(append(line, '\n'))
 	}

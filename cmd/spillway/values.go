@@ -10,13 +10,25 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/spillway-mq/spillway/client"
 )
 
-// maxLine bounds what is taken into memory for one value; the client refuses it
-// long before with the right advice.
-const maxLine = 4 << 20
+// Bounds of what is taken into memory. Without a bucket for large values the
+// client refuses them long before maxLine with the right advice. Of large ones
+// few are read ahead.
+const (
+	maxLine   = 4 << 20
+	maxUpload = 256 << 20
+	readAhead = 16 << 20
+)
+
+// values reads ahead.
+type values struct {
+	items chan value
+	room  *semaphore.Weighted // bytes
+}
 
 // value is one value of the input, or what ended it.
 type value struct {
@@ -24,15 +36,22 @@ type value struct {
 	err   error
 }
 
-// readValues reads ahead. Reading from a terminal or a pipe cannot be
-// interrupted, so the goroutine may stay in it for as long as the process lives.
-func readValues(ctx context.Context, in *bufio.Reader, format string) <-chan value {
-	out := make(chan value, 64)
+func (v value) cost() int64 { return int64(min(len(v.value), readAhead)) }
+
+// readValues starts to read values of up to so many bytes. Reading from a
+// terminal or a pipe cannot be interrupted, so the goroutine may stay in it for
+// as long as the process lives.
+func readValues(ctx context.Context, in *bufio.Reader, format string, largest int) *values {
+	vs := &values{items: make(chan value, 64), room: semaphore.NewWeighted(readAhead)}
 	go func() {
 		for {
-			v, err := next(in, format)
+			b, err := next(in, format, largest)
+			v := value{b, err}
+			if vs.room.Acquire(ctx, v.cost()) != nil {
+				return
+			}
 			select {
-			case out <- value{v, err}:
+			case vs.items <- v:
 			case <-ctx.Done():
 				return
 			}
@@ -41,35 +60,54 @@ func readValues(ctx context.Context, in *bufio.Reader, format string) <-chan val
 			}
 		}
 	}()
-	return out
+	return vs
 }
 
-// next reads one value. io.EOF ends the input.
-func next(in *bufio.Reader, format string) ([]byte, error) {
+// next gives the next value. io.EOF ends the input.
+func (vs *values) next(ctx context.Context) ([]byte, error) {
+	select {
+	case v := <-vs.items:
+		vs.room.Release(v.cost())
+		return v.value, v.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// next reads one value.
+func next(in *bufio.Reader, format string, largest int) ([]byte, error) {
 	if format == "value" {
-		b, err := io.ReadAll(io.LimitReader(in, maxLine))
-		if err == nil && len(b) == 0 {
-			if _, err := in.Peek(1); err != nil {
-				return nil, io.EOF
-			}
-		}
-		return b, err
+		return whole(in, largest)
 	}
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
 		line = append(line, part...)
 		switch {
-		case errors.Is(err, bufio.ErrBufferFull) && len(line) <= maxLine:
+		case errors.Is(err, bufio.ErrBufferFull) && len(line) <= largest:
 			continue
 		case errors.Is(err, bufio.ErrBufferFull):
-			return nil, fmt.Errorf("the line is longer than %d bytes", maxLine)
+			return nil, fmt.Errorf("the line is longer than %d bytes", largest)
 		case errors.Is(err, io.EOF) && len(line) > 0, err == nil:
 			line = bytes.TrimSuffix(line, []byte("\n"))
 			return bytes.TrimSuffix(line, []byte("\r")), nil
 		}
 		return nil, err
 	}
+}
+
+// whole reads the input as one value.
+func whole(in *bufio.Reader, largest int) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(in, int64(largest)+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(b) > largest:
+		return nil, fmt.Errorf("the value is longer than %d bytes", largest)
+	case len(b) == 0:
+		return nil, io.EOF
+	}
+	return b, nil
 }
 
 // record makes a record of a value.

@@ -1,0 +1,167 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spillway-mq/spillway/internal/object"
+	"github.com/spillway-mq/spillway/internal/record"
+	"github.com/spillway-mq/spillway/internal/ref"
+	"github.com/spillway-mq/spillway/internal/topic"
+)
+
+// MaxUpload is the largest value that Publish uploads. Upload larger payloads
+// by other means, and [Producer.Submit] them.
+const MaxUpload int64 = 5 << 30
+
+// Uploaded values: what their keys begin with, and what they are said to be.
+const (
+	uploads    = "spillway/"
+	uploadType = "application/octet-stream"
+)
+
+// ObjectsConfig says how to reach objects on S3.
+type ObjectsConfig struct {
+	// Endpoint is a URL, such as http://host:8333. Empty: that of AWS.
+	Endpoint string
+
+	// Region, AccessKey and SecretKey: if empty, as the AWS SDK finds them, in the
+	// environment, its files, or on the machine's metadata service.
+	Region, AccessKey, SecretKey string
+
+	// Bucket takes the values that are too large for a lane. Empty: Publish
+	// refuses them.
+	Bucket string
+}
+
+// Objects are the objects on an S3 endpoint, for [Options]. All methods may be
+// called concurrently, and several producers may use one.
+type Objects struct {
+	store  objectStore
+	bucket string
+}
+
+// objectStore is what is needed of an [object.Store]. A program that never calls
+// OpenObjects does not link what is behind it.
+type objectStore interface {
+	Head(ctx context.Context, bucket, key, version string) (object.Info, error)
+	Put(ctx context.Context, n object.Name, body io.ReaderAt, size int64, o object.PutOptions) (object.Info, error)
+	Close()
+}
+
+// OpenObjects prepares access to an S3 endpoint. It fails with [*OptionsError],
+// and does not call the endpoint.
+func OpenObjects(ctx context.Context, c ObjectsConfig) (*Objects, error) {
+	store, err := object.Open(ctx, object.Config{
+		Endpoint: c.Endpoint, Region: c.Region, AccessKey: c.AccessKey, SecretKey: c.SecretKey,
+	})
+	if err != nil {
+		return nil, &OptionsError{Problems: []string{err.Error()}}
+	}
+	if c.Bucket != "" {
+		if err := (object.Name{Bucket: c.Bucket, Key: uploads}).Check(); err != nil {
+			return nil, &OptionsError{Problems: []string{err.Error()}}
+		}
+	}
+	return &Objects{store: store, bucket: c.Bucket}, nil
+}
+
+// Close gives idle connections back. Close the producers first.
+func (o *Objects) Close() { o.store.Close() }
+
+// takes tells whether a value can be uploaded; o may be nil.
+func (o *Objects) takes(value []byte) bool {
+	return o != nil && o.bucket != "" && int64(len(value)) <= MaxUpload
+}
+
+// limit is the size of the largest value; o may be nil.
+func (o *Objects) limit() int64 {
+	if o == nil || o.bucket == "" {
+		return MaxValue
+	}
+	return MaxUpload
+}
+
+// Object is an object that was looked at.
+type Object struct {
+	Reference
+	Modified time.Time
+}
+
+// Check looks at the object that r names, and returns r with what it left open
+// filled in. It fails with [*ReferenceError] if the object is not there or is not
+// as r says, and with [*ObjectsError] if that cannot be told. A digest is compared
+// if the object's metadata have one; the object's bytes are not read.
+func (o *Objects) Check(ctx context.Context, r Reference) (Object, error) {
+	name, err := r.name()
+	if err != nil {
+		return Object{}, err
+	}
+	info, err := o.store.Head(ctx, name.Bucket, name.Key, name.Version)
+	if err != nil {
+		return Object{}, objectsError("look at", r.URL, err)
+	}
+	if err := ref.Compare(r.internal(), info); err != nil {
+		return Object{}, referenceError(r.URL, err)
+	}
+	return Object{r.filled(ref.From(name, info)), info.Modified}, nil
+}
+
+// upload sees to it that there is an object with the value, named by its digest,
+// and returns the reference. An object of that name with that size and digest is
+// used as it is, so that an upload that is repeated costs one look.
+func (o *Objects) upload(ctx context.Context, topicName string, value []byte) (record.Ref, error) {
+	if err := topic.CheckName(topicName); err != nil {
+		return record.Ref{}, err
+	}
+	sum := sha256.Sum256(value)
+	name := object.Name{Bucket: o.bucket, Key: uploads + topicName + "/" + hex.EncodeToString(sum[:])}
+	info, err := o.put(ctx, name, value, sum[:])
+	if err != nil {
+		return record.Ref{}, objectsError("upload", name.String(), err)
+	}
+	r := ref.From(name, info)
+	r.Size, r.SHA256 = int64(len(value)), sum[:]
+	return r, nil
+}
+
+// racers is how often an upload may lose against another one of the same name,
+// which can only be of the same value.
+const racers = 3
+
+func (o *Objects) put(ctx context.Context, name object.Name, value, sum []byte) (object.Info, error) {
+	for try := 1; ; try++ {
+		info, err := o.store.Head(ctx, name.Bucket, name.Key, name.Version)
+		switch missing := errors.Is(err, object.ErrNotFound); {
+		case err == nil && info.Size == int64(len(value)) && bytes.Equal(info.SHA256, sum):
+			return info, nil
+		case err != nil && !missing:
+			return info, err
+		default: // what is there under this name is damaged, and is replaced
+			info, err = o.store.Put(ctx, name, bytes.NewReader(value), int64(len(value)), object.PutOptions{
+				ContentType: uploadType, SHA256: sum, IfNoneMatch: missing,
+			})
+		}
+		if err == nil || !errors.Is(err, object.ErrChanged) || try == racers {
+			return info, err
+		}
+	}
+}
+
+// objectsError sorts what a store answers.
+func objectsError(op, url string, err error) error {
+	if state := ref.StateOf(err); op == "look at" && state != ref.Pending {
+		return referenceError(url, err)
+	}
+	stays := errors.Is(err, object.ErrForbidden) || errors.Is(err, object.ErrNotFound) || errors.Is(err, object.ErrInvalid)
+	return &ObjectsError{Op: op, URL: url, Passes: !stays, Err: err}
+}
+
+func referenceError(url string, err error) error {
+	return &ReferenceError{URL: url, State: string(ref.StateOf(err)), Err: err}
+}

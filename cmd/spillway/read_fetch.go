@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spillway-mq/spillway/functions"
+	"github.com/spillway-mq/spillway/internal/ref"
+	"github.com/spillway-mq/spillway/internal/segment"
+)
+
+// fetched is what reading a reference's object came to.
+type fetched struct {
+	State string `json:"state"` // of the reference
+	Bytes int64  `json:"bytes"` // that were read
+	File  string `json:"file,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// appendTo adds itself to a record that is one JSON object.
+func (f *fetched) appendTo(object []byte) []byte {
+	if f == nil {
+		return object
+	}
+	b, err := json.Marshal(f)
+	if err != nil { // strings and a number
+		return object
+	}
+	object = append(object[:len(object)-1], `,"fetched":`...)
+	return append(append(object, b...), '}')
+}
+
+// fetcher reads the objects that records refer to, one at a time.
+type fetcher struct {
+	store ref.Getter
+	close func()
+	dir   string // where valid ones are kept; empty: nowhere
+	bad   tally
+}
+
+func (a *app) newFetcher(ctx context.Context, dir string) (*fetcher, error) {
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return nil, &functions.UsageError{Err: err}
+		}
+	}
+	store, err := a.s3(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &fetcher{store: store, close: store.Close, dir: dir}, nil
+}
+
+// fetch reads an object to its end. Its error ends the reading: the context's, or
+// one of what is written here.
+func (f *fetcher) fetch(ctx context.Context, item segment.Item, raw io.Writer) (fetched, error) {
+	out := &output{to: raw}
+	var file *os.File
+	if f.dir != "" {
+		var err error
+		if file, err = os.CreateTemp(f.dir, ".fetching-*"); err != nil {
+			return fetched{}, err
+		}
+		defer os.Remove(file.Name()) //nolint:errcheck // it is there only if it is not kept
+		defer file.Close()           //nolint:errcheck // closed before it is kept
+		out.to = io.MultiWriter(raw, file)
+	}
+	body := ref.NewReader(ctx, f.store, *item.Ref)
+	n, err := io.Copy(out, body)
+	err = errors.Join(err, body.Close())
+	switch {
+	case out.err != nil:
+		return fetched{}, out.err
+	case ctx.Err() != nil:
+		return fetched{}, context.Cause(ctx)
+	case err != nil:
+		f.bad.add(fetchError(item, err))
+		return fetched{State: string(ref.StateOf(err)), Bytes: n, Error: err.Error()}, nil
+	}
+	got := fetched{State: string(ref.Valid), Bytes: n}
+	if file != nil {
+		got.File = filepath.Join(f.dir, fmt.Sprintf("%v-%016d", item.Segment, item.Offset))
+		err = errors.Join(file.Close(), os.Rename(file.Name(), got.File))
+	}
+	return got, err
+}
+
+// output tells errors of writing from those of reading.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.to.Write(b)
+	o.err = err
+	return n, err
+}
+
+// fetchError gives an error its exit code: that an object is not what its record
+// says is a fault of the data, and the others are as they are elsewhere.
+func fetchError(item segment.Item, err error) error {
+	where := fmt.Errorf("segment %v, offset %d: %w", item.Segment, item.Offset, err)
+	if ref.StateOf(err) != ref.Pending {
+		return &notValidError{where}
+	}
+	return explain(where)
+}
+
+// notValidError ends a read with exit code 1.
+type notValidError struct{ err error }
+
+func (e *notValidError) Error() string { return e.err.Error() }

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spillway-mq/spillway/client"
+	"github.com/spillway-mq/spillway/functions"
+	"github.com/spillway-mq/spillway/internal/topic"
+)
+
+// submitOptions of one call.
+type submitOptions struct {
+	topic                       string
+	urls                        []string
+	prefix, manifest            string
+	key, keyFrom, timeFrom, ack string
+	hasKey, progress, dryRun    bool
+	headers                     []string
+	receipts                    string
+
+	fixed []client.Header
+}
+
+func (a *app) submit() *cobra.Command {
+	var o submitOptions
+	cmd := &cobra.Command{
+		Use:   "submit TOPIC [URL...]",
+		Short: "Publish records whose payloads are objects on S3",
+		Long: `Publishes a record per object. The record refers to the object, which itself is
+neither moved nor read; only its size, ETag and version are looked at. Objects are
+named as s3://bucket/key, the key as it is, with nothing escaped: as arguments, by
+--prefix (all below it, in the order of their keys), or by --manifest, a file
+("-": standard input; may be gzipped) with one URL per line, or one JSON object:
+
+  {"url":"s3://b/k","key":"the record's","size":10,"etag":"...","version":"...",
+   "sha256":"(hex)","content_type":"...","records":40,"event_time":"(RFC 3339)"}
+
+All but url may be left out. What is given must be what the object is. Submitting
+stops at the first object that is missing or another one, and waits for what is
+under way; --dry-run looks at all of them and publishes nothing. An object must
+stay as it is for as long as its record is to be of use: nothing pins it yet.
+
+--s3 names the endpoint. Exit code 75 is worth another try; what was submitted
+before is then submitted again. Code 2: an object is missing or another one.`,
+		Example: "  spillway submit images s3://photos/cat.png --key cat\n" +
+			"  spillway submit images --prefix s3://photos/2026/ --key-from name --event-time-from modified\n" +
+			"  spillway submit images --manifest new.ndjson --dry-run",
+		Args: usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.topic, o.urls, o.hasKey = args[0], args[1:], cmd.Flags().Changed("key")
+			if err := o.check(); err != nil {
+				return &functions.UsageError{Err: err}
+			}
+			if err := a.locate(); err != nil {
+				return err
+			}
+			src, done, err := a.source(cmd.Context(), o, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			defer done()
+			objects, err := a.objects(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if o.dryRun {
+				return a.submitNothing(cmd.Context(), o, lookAt(cmd.Context(), objects, src))
+			}
+			return a.submitAll(cmd.Context(), o, objects, src)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.prefix, "prefix", "", "s3://bucket/prefix: submit all objects below it")
+	f.StringVar(&o.manifest, "manifest", "", "file that lists the objects")
+	f.StringVar(&o.key, "key", "", "key of all records; one in the manifest wins")
+	f.StringVar(&o.keyFrom, "key-from", "", `"name": the object's key on S3 is its record's key`)
+	f.StringVar(&o.timeFrom, "event-time-from", "", `"modified": the object's time is its record's event time`)
+	f.StringVar(&o.ack, "ack", "buffered", "buffered or stored")
+	f.StringArrayVar(&o.headers, "header", nil, "name=value for all records; may be repeated")
+	f.BoolVar(&o.dryRun, "dry-run", false, "look at the objects and publish nothing")
+	f.BoolVar(&o.progress, "progress", false, "show progress even if standard error is no terminal")
+	f.StringVar(&o.receipts, "receipts", "", "file for the records' receipts")
+	return cmd
+}
+
+func (o *submitOptions) check() error {
+	ways := 0
+	for _, given := range []bool{len(o.urls) > 0, o.prefix != "", o.manifest != ""} {
+		if given {
+			ways++
+		}
+	}
+	errs := []error{topic.CheckName(o.topic), checkAck(o.ack)}
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(ways == 1, "name objects either by URL, or with --prefix, or with --manifest")
+	check(o.keyFrom == "" || o.keyFrom == "name", "--key-from %q: want name", o.keyFrom)
+	check(o.keyFrom == "" || !o.hasKey, "--key and --key-from exclude each other")
+	check(o.timeFrom == "" || o.timeFrom == "modified", "--event-time-from %q: want modified", o.timeFrom)
+	var err error
+	o.fixed, err = parseHeaders(o.headers)
+	return errors.Join(append(errs, err)...)
+}
+
+// record is what is published for an object.
+func (o *submitOptions) record(s seen) client.Record {
+	r := client.Record{Headers: o.fixed, EventTime: s.eventTime}
+	switch {
+	case s.key != nil:
+		r.Key = []byte(*s.key)
+	case o.keyFrom != "":
+		r.Key = []byte(objectKey(s.URL))
+	case o.hasKey:
+		r.Key = []byte(o.key)
+	}
+	if o.timeFrom != "" && r.EventTime.IsZero() {
+		r.EventTime = s.modified
+	}
+	return r
+}
+
+func (a *app) submitAll(ctx context.Context, o submitOptions, objects *client.Objects, src source) error {
+	return a.deliver(ctx, delivery{
+		topic: o.topic, ack: o.ack, receipts: o.receipts, verb: "submitted",
+		feed: func(ctx context.Context, t target) error {
+			show := newProgress(a.errs, o.progress)
+			defer show.end()
+			for s, err := range lookAt(ctx, objects, src) {
+				if err != nil {
+					return err
+				}
+				pending, err := t.Submit(ctx, o.topic, s.Reference, o.record(s), client.Unchecked())
+				if err != nil {
+					return fmt.Errorf("%s: %w", s.URL, err)
+				}
+				t.sum.Records++
+				t.sum.Bytes += uint64(s.Size)
+				u := unanswered{n: t.sum.Records, pending: pending, digest: s.SHA256, url: s.URL}
+				if more, err := t.log.add(ctx, u); !more {
+					return err
+				}
+				show.at(t.sum.Records, t.sum.Bytes)
+			}
+			return nil
+		},
+	})
+}
+
+// dryLine is what --dry-run says of an object.
+type dryLine struct {
+	URL       string    `json:"url"`
+	State     string    `json:"state"`
+	Size      int64     `json:"size"`
+	ETag      string    `json:"etag,omitempty"`
+	Version   string    `json:"version,omitempty"`
+	Key       *string   `json:"key"`
+	EventTime time.Time `json:"event_time,omitzero"`
+	Error     string    `json:"error,omitempty"`
+}
+
+// submitNothing says what would be submitted, and what is wrong with it.
+func (a *app) submitNothing(ctx context.Context, o submitOptions, objects checked) error {
+	var good, size uint64
+	var bad tally
+	for s, err := range objects {
+		if err != nil && (s.URL == "" || ctx.Err() != nil) {
+			return err // of the list of objects, not of one of them
+		}
+		r := o.record(s)
+		line := dryLine{URL: s.URL, State: "valid", Size: s.Size, ETag: s.ETag, Version: s.Version, EventTime: r.EventTime}
+		if r.Key != nil {
+			key := string(r.Key)
+			line.Key = &key
+		}
+		if err != nil {
+			line.State, line.Error = stateOf(err), err.Error()
+			bad.add(explain(err))
+		} else {
+			good++
+			size += uint64(s.Size)
+		}
+		if err := a.dry(line); err != nil {
+			return err
+		}
+	}
+	if !a.cfg.JSON {
+		a.note("would submit %d records, of objects of %d bytes", good, size)
+	}
+	return bad.err("of the objects cannot be submitted")
+}
+
+func (a *app) dry(l dryLine) error {
+	switch {
+	case a.cfg.JSON:
+		return a.json(l)
+	case l.Error != "":
+		return a.printf("%s: %s\n", l.State, l.Error)
+	}
+	return a.printf("%s: %s, %d bytes\n", l.State, l.URL, l.Size)
+}
