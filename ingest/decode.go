@@ -146,9 +146,10 @@ func (d decoder) plain(set *record.Set, m Message, key topic.Key) (rows, rejecte
 }
 
 // keyed appends a record whose partition key, for topics keyed by a JSON
-// pointer, is first taken from its value.
+// pointer, is first taken from its value. A reference keeps the key that it was
+// published with: its value is elsewhere, and may change.
 func (d decoder) keyed(set *record.Set, r *record.Record, key topic.Key) (rejected int, err error) {
-	if pointer := key.Pointer(); pointer != nil {
+	if pointer := key.Pointer(); pointer != nil && r.Ref == nil {
 		k, err := keyAt(r.Value, pointer)
 		if err != nil {
 			r.Rejected = err.Error()

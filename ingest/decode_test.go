@@ -199,6 +199,34 @@ func TestJSONKeys(t *testing.T) {
 	}
 }
 
+// TestReferencesKeepTheirKey: a topic keyed by a pointer into the value has no value
+// to look into where the payload is elsewhere.
+func TestReferencesKeepTheirKey(t *testing.T) {
+	var data []byte
+	for _, r := range []record.Record{
+		{Key: []byte("k"), Ref: &record.Ref{URL: "s3://b/1"}},
+		{Key: []byte("ignored"), Value: []byte(`{"id":"v"}`)},
+		{Ref: &record.Ref{URL: "s3://b/2"}},
+	} {
+		var err error
+		if data, err = record.AppendMessage(data, &r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	payload, err := record.EncodeBatch(nil, record.CodecNull, 3, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, _ := batch(t, record.CodecNull)
+	records, rejected := decode(t, "json:/id", h, payload)
+	if len(records) != 3 || rejected != 0 {
+		t.Fatalf("%d records, %d rejected: %+v", len(records), rejected, records)
+	}
+	if string(records[0].Key) != "k" || string(records[1].Key) != "v" || records[2].Key != nil {
+		t.Errorf("keys %q, %q, %q", records[0].Key, records[1].Key, records[2].Key)
+	}
+}
+
 // TestSlots: keys go where their hash says; records without one are spread, the
 // same way every time.
 func TestSlots(t *testing.T) {
