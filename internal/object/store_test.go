@@ -114,3 +114,21 @@ func TestPartSize(t *testing.T) {
 		}
 	}
 }
+
+// TestNoCredentials: an endpoint of one's own without keys anywhere is told at once,
+// without asking for the role of a machine at AWS.
+func TestNoCredentials(t *testing.T) {
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("AWS_CONFIG_FILE", t.TempDir()+"/none")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", t.TempDir()+"/none")
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", server(t, func(http.ResponseWriter, *http.Request) {
+		t.Error("the machine's role was asked for")
+	}))
+	_, err := object.Open(t.Context(), object.Config{Endpoint: "http://127.0.0.1:1"})
+	var bad *object.ConfigError
+	if !errors.As(err, &bad) || bad.Field != "keys" {
+		t.Errorf("no credentials: %v", err)
+	}
+}
