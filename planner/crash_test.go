@@ -33,9 +33,9 @@ func threeEdits(t *testing.T) *world {
 	w.value = make([]byte, 80)
 	last := func() topic.Slot { return topic.Slot(49152 + w.random.IntN(16384)) }
 	w.flush(200, last)
-	time.Sleep(12 * time.Minute)
+	pass(12 * time.Minute)
 	for range 12 {
-		time.Sleep(time.Second)
+		pass(time.Second)
 		w.flush(60, func() topic.Slot { return topic.Slot(w.random.IntN(16384)) })
 		w.flush(12, last)
 	}

@@ -51,12 +51,12 @@ func TestRest(t *testing.T) {
 		w := newWorld(t, 1)
 		p := w.planner(small())
 		w.run(p, 5*time.Second, 10, w.anywhere)
-		time.Sleep(70 * time.Minute)
+		pass(70 * time.Minute)
 		sum, err := p.Sweep(t.Context(), t.Context(), false)
 		if err != nil || sum.Rolls != 1 || sum.Rested != 0 {
 			t.Fatalf("old records: %+v, error %v", sum, err)
 		}
-		time.Sleep(11 * time.Minute)
+		pass(11 * time.Minute)
 		if sum, err = p.Sweep(t.Context(), t.Context(), false); err != nil || sum.Rested != 1 {
 			t.Fatalf("an empty topic: %+v, error %v", sum, err)
 		}
@@ -102,7 +102,7 @@ func TestTwoPlanners(t *testing.T) {
 		w := newWorld(t, 4)
 		w.run(w.planner(small()), 8*time.Second, 0, nil)
 		for range 12 {
-			time.Sleep(time.Second)
+			pass(time.Second)
 			w.flush(1000, w.anywhere)
 		}
 		reports := make([]Report, 4)
@@ -141,7 +141,7 @@ func TestExplainChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		for range 12 {
-			time.Sleep(time.Second)
+			pass(time.Second)
 			w.flush(1000, w.anywhere)
 		}
 		before := w.fs.Paths()
@@ -166,7 +166,7 @@ func TestGone(t *testing.T) {
 		if err := w.store.MarkActive(t.Context(), "other", time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(11 * time.Minute)
+		pass(11 * time.Minute)
 		sum, err := p.Sweep(t.Context(), t.Context(), false)
 		if err != nil || sum.Gone != 1 {
 			t.Errorf("%+v, error %v", sum, err)

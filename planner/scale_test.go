@@ -133,7 +133,7 @@ func (f *field) wake(n int) {
 func (f *field) flush(d time.Duration) {
 	f.t.Helper()
 	for range int(d / time.Second) {
-		time.Sleep(time.Second)
+		pass(time.Second)
 		var g errgroup.Group
 		g.SetLimit(2 * runtime.GOMAXPROCS(0))
 		seq := f.next
@@ -229,7 +229,7 @@ func TestScale(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		f := newField(t, topics)
-		time.Sleep(segment.RestAfter)
+		pass(segment.RestAfter)
 		p := f.planner()
 		first := f.cost(func() { f.sweep(p, topics) })
 		t.Logf("%d topics with %d segments: the sweep that lets them rest makes %d filer calls in %s of CPU", topics, topics*segmentsEach, first.calls, first.cpu.Round(time.Millisecond))

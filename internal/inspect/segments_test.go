@@ -142,6 +142,7 @@ func TestCountsAddUp(t *testing.T) {
 // wait sleeps, in a bubble, until so many seconds after noon.
 func (w *world) wait(seconds int) {
 	time.Sleep(time.Until(noon.Add(time.Duration(seconds) * time.Second)))
+	synctest.Wait() // panics outside of a bubble: no test waits in real time
 }
 
 // sizes adds up the records and bytes of the first segment's chunks from each on.

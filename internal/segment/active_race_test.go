@@ -153,7 +153,7 @@ func (d *drama) run() error {
 		return err
 	}
 	for range 40 {
-		time.Sleep(RestAfter / 2)
+		pass(RestAfter / 2)
 		if err := d.plan(d.Context(), s); err != nil {
 			return err
 		}
