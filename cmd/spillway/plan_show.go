@@ -9,7 +9,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/spillway-mq/spillway/internal/inspect"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
 	"github.com/spillway-mq/spillway/planner"
@@ -62,7 +61,7 @@ func (a *app) showDecisions(r planner.Report, keeps bool) (shown int, err error)
 		if madeOf(r, d) != nil {
 			kind += ", done"
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", kind, fewNames(d.Segments), d.Reason)
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", kind, shorts(d.Segments), d.Reason)
 		shown++
 	}
 	return shown, w.Flush()
@@ -106,19 +105,6 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%s %ss", humanize.Comma(int64(n)), what)
-}
-
-func fewNames(ids []topic.SegmentID) string {
-	const most = 4
-	names := make([]string, 0, most+1)
-	for i, id := range ids {
-		if i == most {
-			names = append(names, fmt.Sprintf("and %d more", len(ids)-most))
-			break
-		}
-		names = append(names, inspect.Short(id))
-	}
-	return strings.Join(names, " ")
 }
 
 // planView is a plan as programs get it. Times that are not known are null.
