@@ -71,6 +71,11 @@ func FuzzBatch(f *testing.F) {
 		}
 		compareWithLibrary(t, data, recs)
 		s.Recs = s.Recs[1:]
+		for i, r := range s.Recs {
+			if r.HasRef != (recs[i].Ref != nil) || r.Pending {
+				t.Fatalf("record %d is %+v, of %+v", i, r, recs[i])
+			}
+		}
 		reread(t, s, recs)
 		reread(t, setOf(t, recs...), recs)
 	})

@@ -49,6 +49,16 @@ func goldenChunk(t *testing.T, codec string) (file []byte, recs []Record) {
 	return chunkOf(t, &s, codec), append(msgs, last)
 }
 
+// marked gives a reference as it is where its object was not verified, and where
+// it was refused for its object.
+func marked(r Record) []Record {
+	r.Time = r.Time.Add(2 * time.Second)
+	pending, refused := r, r
+	pending.Position, pending.ID, pending.Pending = topic.Position{Sequence: 814}, nil, true
+	refused.Position, refused.ID, refused.Rejected = topic.Position{Sequence: 815}, nil, "the object is another one: its size is 999, not 1000"
+	return []Record{pending, refused}
+}
+
 func golden(t *testing.T, name string, got []byte) []byte {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -123,7 +133,7 @@ func TestFormatDocIsTrue(t *testing.T) {
 		}
 	}
 	_, recs := goldenChunk(t, CodecNull)
-	for i, r := range recs {
+	for i, r := range append(recs, marked(recs[1])...) {
 		if line := string(r.AppendJSON(nil, 4711+uint64(i), JSONOptions{Embed: true})); !strings.Contains(doc, line+"\n") {
 			t.Errorf("FORMAT does not show the line\n%s", line)
 		}

@@ -44,7 +44,7 @@ func (r *Record) AppendJSON(dst []byte, offset uint64, o JSONOptions) []byte {
 	dst = append(dst, `,"value":`...)
 	dst = appendJSONValue(dst, r.Value, o)
 	if r.Ref != nil {
-		dst = appendJSONRef(append(dst, `,"ref":`...), r.Ref)
+		dst = appendJSONRef(append(dst, `,"ref":`...), r.Ref, r.Pending)
 	}
 	return append(dst, '}')
 }
@@ -70,7 +70,7 @@ func appendJSONHeaders(dst []byte, headers []Header) []byte {
 	return append(dst, ']')
 }
 
-func appendJSONRef(dst []byte, f *Ref) []byte {
+func appendJSONRef(dst []byte, f *Ref, pending bool) []byte {
 	dst = appendJSONString(append(dst, `{"url":`...), f.URL)
 	dst = strconv.AppendInt(append(dst, `,"size":`...), f.Size, 10)
 	for _, m := range [...]struct{ name, text string }{
@@ -86,6 +86,9 @@ func appendJSONRef(dst []byte, f *Ref) []byte {
 	}
 	if f.Records != nil {
 		dst = strconv.AppendInt(append(dst, `,"records":`...), *f.Records, 10)
+	}
+	if pending {
+		dst = append(dst, `,"state":"pending"`...)
 	}
 	return append(dst, '}')
 }

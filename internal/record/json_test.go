@@ -35,6 +35,8 @@ func TestAppendJSON(t *testing.T) {
 			`"rejected":"no <such> \"key\"","event_ts":"2001-01-01T00:00:00.000000Z","key":"k\n",` +
 			`"headers":[{"name":"a","value":"1"},{"name":"a","value":{"base64":"/w=="}},{"name":"b","value":""}],"value":"{\"x\": [1, 2]}",` +
 			`"ref":{"url":"s3://b/k","size":5,"etag":"e","content_type":"text/csv","sha256":"` + strings.Repeat("ab", 32) + `","records":12}}`},
+		"pending": {Record{Time: t0, Position: topic.Position{Sequence: 2}, Pending: true, Ref: &Ref{URL: "s3://b/k", ETag: "e"}}, false,
+			head + `,"key":null,"value":null,"ref":{"url":"s3://b/k","size":0,"etag":"e","state":"pending"}}`},
 		"no members":       {Record{Time: t0, Position: topic.Position{Sequence: 2}}, true, head + `,"key":null,"value":null}`},
 		"empty":            {Record{Time: t0, Position: topic.Position{Sequence: 2}, Key: []byte{}, Value: []byte{}}, true, head + `,"key":"","value":""}`},
 		"object":           {value(" {\"a\" :\n [1,\t{\"b\": \"c  d\"}] }\n"), true, head + `,"key":null,"value":{"a":[1,{"b":"c  d"}]}}`},
@@ -68,6 +70,7 @@ func TestAppendJSON(t *testing.T) {
 func TestJSONIsLossless(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := genRecord().Draw(t, "record")
+		r.Pending = r.Ref != nil && r.Rejected == "" && rapid.Bool().Draw(t, "pending")
 		o := JSONOptions{Embed: rapid.Bool().Draw(t, "embed")}
 		offset := rapid.Uint64().Draw(t, "offset")
 		line := r.AppendJSON(nil, offset, o)
@@ -129,6 +132,7 @@ type jsonLine struct {
 		ContentType string `json:"content_type"`
 		SHA256      string `json:"sha256"`
 		Records     *int64 `json:"records"`
+		State       string `json:"state"`
 	} `json:"ref"`
 }
 
@@ -177,6 +181,7 @@ func parseLine(t tb, line []byte) (Record, uint64) {
 		r.Headers = append(r.Headers, Header{h.Name, h.Value.b})
 	}
 	if f := l.Ref; f != nil {
+		r.Pending = f.State == "pending"
 		r.Ref = &Ref{URL: f.URL, Size: f.Size, ETag: f.ETag, Version: f.Version, ContentType: f.ContentType, Records: f.Records}
 		if f.SHA256 != "" {
 			sum, err := hex.DecodeString(f.SHA256)

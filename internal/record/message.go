@@ -122,10 +122,10 @@ func appendRef(dst []byte, f *Ref) ([]byte, error) {
 	return binary.AppendVarint(append(dst, 2), *f.Records), nil
 }
 
-// message reads a message and returns its key. With r it also fills in what the
-// message holds, aliasing the data; without, it only checks, so that both ways
-// accept the same bytes.
-func (c *cursor) message(r *Record) (key []byte) {
+// message reads a message and returns its key and whether it has a reference.
+// With r it also fills in what the message holds, aliasing the data; without, it
+// only checks, so that both ways accept the same bytes.
+func (c *cursor) message(r *Record) (key []byte, ref bool) {
 	c.field = "event time"
 	if c.optional() {
 		t := c.micros()
@@ -148,13 +148,13 @@ func (c *cursor) message(r *Record) (key []byte) {
 		value = c.bytes()
 	}
 	c.field = "ref"
-	if c.optional() {
+	if ref = c.optional(); ref {
 		c.ref(r)
 	}
 	if r != nil {
 		r.Key, r.Value = key, value
 	}
-	return key
+	return key, ref
 }
 
 // headers reads an array. Avro lets it come in blocks, and a block with a

@@ -36,6 +36,10 @@ func appendVerdict(dst []byte, id *ID, rejected string) ([]byte, error) {
 		}
 		dst = binary.AppendVarint(dst, int64(id.Sequence))
 	}
+	return appendReason(dst, rejected)
+}
+
+func appendReason(dst []byte, rejected string) ([]byte, error) {
 	if rejected == "" {
 		return append(dst, 0), nil
 	}
@@ -106,6 +110,17 @@ func appendRecord(dst []byte, r *Record) ([]byte, error) {
 // what r held before only the room for headers is used again); without, it only
 // checks.
 func (c *cursor) record(r *Record) {
+	c.origin(r)
+	reason := c.reason()
+	if r != nil {
+		r.Rejected = string(reason)
+	}
+	c.message(r)
+}
+
+// origin reads what comes before the reason: ts, sequence, row and id. It begins
+// r anew.
+func (c *cursor) origin(r *Record) {
 	c.field = "ts"
 	t := c.micros()
 	c.field = "sequence"
@@ -117,20 +132,23 @@ func (c *cursor) record(r *Record) {
 	if c.optional() {
 		id = c.producer()
 	}
+	if r != nil {
+		*r = Record{
+			Time: time.UnixMicro(t).UTC(), Position: topic.Position{Sequence: seq, Row: row},
+			ID: id, Headers: r.Headers[:0],
+		}
+	}
+}
+
+// reason reads why a record was refused, nil if it was not.
+func (c *cursor) reason() (reason []byte) {
 	c.field = "rejected"
-	var reason []byte
 	if c.optional() {
 		if reason = c.text(); len(reason) == 0 {
 			c.fail("the reason is empty")
 		}
 	}
-	if r != nil {
-		*r = Record{
-			Time: time.UnixMicro(t).UTC(), Position: topic.Position{Sequence: seq, Row: row},
-			ID: id, Rejected: string(reason), Headers: r.Headers[:0],
-		}
-	}
-	c.message(r)
+	return reason
 }
 
 // producer reads an ID, and gives the last one again if it is the same.

@@ -66,7 +66,11 @@ type Record struct {
 	Key       []byte         // nil: none; empty: the empty key
 	Headers   []Header
 	Value     []byte // nil: null
-	Ref       *Ref
+	Ref       *Ref   // may be there with Rejected too
+	// Pending: the object was not verified when the record was committed. It is
+	// not encoded with the record: whoever reads a chunk takes it from the
+	// chunk's attributes. It is never set without Ref, or with Rejected.
+	Pending bool
 }
 
 // Clone returns a copy of r that shares no memory with it.

@@ -10,12 +10,17 @@ import (
 )
 
 // Rec tells where a record of a set lies in its Data, and what the worker needs
-// to know of it.
+// to know of it. It stays as small as it is: a flush has some 100,000 of them.
 type Rec struct {
 	Off, Len uint32
 	Slot     topic.Slot
-	Pos      topic.Position
-	Time     int64 // append time, unix microseconds
+	// HasRef: the record is accepted, and its payload is a reference.
+	HasRef bool
+	// Pending says of a record with HasRef that its object was not verified. The
+	// set's owner sets it: nothing here looks at objects.
+	Pending bool
+	Pos     topic.Position
+	Time    int64 // append time, unix microseconds
 }
 
 // Set is encoded records on their way to chunks. The zero value is ready, and
@@ -44,7 +49,10 @@ func (s *Set) Append(r *Record, slot topic.Slot) error {
 		return err
 	}
 	s.Data = data
-	s.Recs = append(s.Recs, Rec{uint32(off), uint32(len(data) - off), slot, r.Position, r.Time.UnixMicro()})
+	s.Recs = append(s.Recs, Rec{
+		Off: uint32(off), Len: uint32(len(data) - off), Slot: slot, HasRef: r.Ref != nil && r.Rejected == "",
+		Pos: r.Position, Time: r.Time.UnixMicro(),
+	})
 	return nil
 }
 
@@ -58,20 +66,29 @@ func (s *Set) appendLast(r *Record, slot topic.Slot) error {
 	return s.Copy(&one, one.Recs[0])
 }
 
-// Copy appends the record rec of from to s. On an error the set is as it was.
+// Copy appends the record rec of from to s, with its marks. On an error the set is
+// as it was.
 func (s *Set) Copy(from *Set, rec Rec) error {
-	end := uint64(rec.Off) + uint64(rec.Len)
-	if end > uint64(len(from.Data)) {
-		return outOfSet(rec, from)
+	src, err := from.bytes(rec)
+	if err != nil {
+		return err
 	}
 	if uint64(len(s.Data))+uint64(rec.Len) > math.MaxUint32 {
 		return ErrSetFull
 	}
-	src := from.Data[rec.Off:end]
 	rec.Off = uint32(len(s.Data))
 	s.Data = append(s.Data, src...)
 	s.Recs = append(s.Recs, rec)
 	return nil
+}
+
+// bytes is the encoded record rec.
+func (s *Set) bytes(rec Rec) ([]byte, error) {
+	end := uint64(rec.Off) + uint64(rec.Len)
+	if end > uint64(len(s.Data)) {
+		return nil, outOfSet(rec, s)
+	}
+	return s.Data[rec.Off:end], nil
 }
 
 // Records decodes the set. The records share no memory with it.
@@ -79,20 +96,42 @@ func (s *Set) Records() ([]Record, error) {
 	recs := make([]Record, len(s.Recs))
 	c := cursor{names: map[string]string{}}
 	for i, rec := range s.Recs {
-		end := uint64(rec.Off) + uint64(rec.Len)
-		if end > uint64(len(s.Data)) {
-			return nil, outOfSet(rec, s)
-		}
-		c.data, c.pos = slices.Clone(s.Data[rec.Off:end]), 0
-		c.record(&recs[i])
-		if c.err == nil && c.pos != len(c.data) {
-			c.fail("%d bytes follow", len(c.data)-c.pos)
-		}
-		if c.err != nil {
-			return nil, &FormatError{fmt.Sprintf("record %s: %s", rec.Pos, c.err.What), int(rec.Off) + c.err.Offset}
+		if err := s.decode(&c, rec, &recs[i]); err != nil {
+			return nil, err
 		}
 	}
 	return recs, nil
+}
+
+// Record decodes the record that Recs[i] tells of. It shares no memory with the
+// set. An error tells that Recs[i] does not point to a record.
+func (s *Set) Record(i int) (Record, error) {
+	var r Record
+	if err := s.decode(&cursor{}, s.Recs[i], &r); err != nil {
+		return Record{}, err
+	}
+	return r, nil
+}
+
+func (s *Set) decode(c *cursor, rec Rec, r *Record) error {
+	data, err := s.bytes(rec)
+	if err != nil {
+		return err
+	}
+	c.data, c.pos = slices.Clone(data), 0
+	c.record(r)
+	return c.endOfRecord(rec)
+}
+
+// endOfRecord checks that a record of a set was sound and used up its bytes.
+func (c *cursor) endOfRecord(rec Rec) error {
+	if c.err == nil && c.pos != len(c.data) {
+		c.fail("%d bytes follow", len(c.data)-c.pos)
+	}
+	if c.err != nil {
+		return &FormatError{fmt.Sprintf("record %s: %s", rec.Pos, c.err.What), int(rec.Off) + c.err.Offset}
+	}
+	return nil
 }
 
 func outOfSet(rec Rec, s *Set) error {
@@ -148,7 +187,7 @@ func (s *Set) splice(m Meta, rows int, data []byte, slotOf func(topic.Position, 
 	c := cursor{data: data}
 	for row := range rows {
 		start := c.pos
-		key := c.message(nil)
+		key, ref := c.message(nil)
 		if c.err != nil {
 			return rowError(row, c.err)
 		}
@@ -158,7 +197,9 @@ func (s *Set) splice(m Meta, rows int, data []byte, slotOf func(topic.Position, 
 		dst = append(dst, p.verdict...)
 		dst = append(dst, data[start:c.pos]...)
 		pos := topic.Position{Sequence: m.Sequence, Row: uint32(row)}
-		recs = append(recs, Rec{uint32(off), uint32(len(dst) - off), slotOf(pos, key), pos, micros})
+		recs = append(recs, Rec{
+			Off: uint32(off), Len: uint32(len(dst) - off), Slot: slotOf(pos, key), HasRef: ref, Pos: pos, Time: micros,
+		})
 	}
 	if err := c.endOfBatch(rows); err != nil {
 		return err

@@ -238,6 +238,7 @@ func (s *Segment) next(in Input, taken *record.Set) Chunk {
 		Source: in.Source, From: in.From,
 		Load: l.buckets, Hot: l.hot,
 	}
+	c.Refs, c.Pending = marks(taken.Recs)
 	for _, p := range s.tail.Positions {
 		if p.Source != in.Source {
 			c.Positions = append(c.Positions, p)

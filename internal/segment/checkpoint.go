@@ -25,6 +25,9 @@ type Checkpoint struct {
 	// Producers is the table of last batches, a pure function of the lane up
 	// to Sequence (rule 20), sorted by id.
 	Producers []Producer `json:"producers"`
+	// Objects is the table of the objects of S3 events, a pure function of the
+	// lane as well.
+	Objects ObjectRows `json:"objects,omitempty"`
 	// Marks are earlier values of Sequence with the wall-clock time at which
 	// they were reached, oldest first; trimming follows them (rule 21).
 	Marks []Mark `json:"marks"`
@@ -50,9 +53,10 @@ type Mark struct {
 const ProducerDistance = 1 << 16
 
 // Advance returns the checkpoint moved to a message, with the producers seen on
-// the way. seen maps producer ids to their last batch.
+// the way. seen maps producer ids to their last batch. What S3 events were taken on
+// the way, [Checkpoint.WithObjects] adds.
 func (c Checkpoint) Advance(seq uint64, witness time.Time, seen map[string]Producer) Checkpoint {
-	next := Checkpoint{Source: c.Source, Sequence: seq, Witness: witness.UTC(), Marks: slices.Clone(c.Marks)}
+	next := Checkpoint{Source: c.Source, Sequence: seq, Witness: witness.UTC(), Objects: c.Objects.after(seq), Marks: slices.Clone(c.Marks)}
 	next.Producers = make([]Producer, 0, len(c.Producers)+len(seen))
 	for _, p := range c.Producers {
 		if _, again := seen[p.ID]; !again {

@@ -42,6 +42,8 @@ type Chunk struct {
 	Positions []SourcePosition
 	Load      []Bucket
 	Hot       []HotSlot // ascending by slot
+	Refs      uint64    // accepted records with a reference
+	Pending   []Span    // which of them were not verified; ascending, see IsPending
 	Digest    string    // "xxh64:" and 16 hex digits of the file's bytes
 	Sealed    bool      // no records; nothing can follow
 	// Floors, of a seal, is what the children inherit: per range and source, how
@@ -82,6 +84,8 @@ const (
 	attrPositions = "Positions"
 	attrLoad      = "Load"
 	attrHot       = "Hot"
+	attrRefs      = "Refs"
+	attrPending   = "Pending"
 	attrDigest    = "Digest"
 	attrSealed    = "Sealed"
 	attrFloors    = "Floors"
@@ -104,6 +108,12 @@ func (c Chunk) attrs() filer.Attrs {
 	if len(c.Hot) > 0 {
 		a[attrHot] = formatHot(c.Hot)
 	}
+	if c.Refs > 0 {
+		a[attrRefs] = u(c.Refs)
+	}
+	if len(c.Pending) > 0 {
+		a[attrPending] = formatPending(c.Pending)
+	}
 	return a
 }
 
@@ -124,6 +134,7 @@ func parseChunk(e commitlog.Entry) (Chunk, error) {
 		c.From = p.number(attrFrom)
 	}
 	c.Positions, c.Load, c.Hot, c.Floors = p.positions(), p.load(), p.hot(), p.floors()
+	c.Refs, c.Pending = p.refs(c.Count), p.pending(c.Count)
 	if p.err != nil {
 		return Chunk{}, fmt.Errorf("%s: %w: %w", e.Path, filer.ErrCorrupt, p.err)
 	}
@@ -235,6 +246,7 @@ func (e *ChunkError) Is(target error) bool { return target == filer.ErrCorrupt }
 
 // Records yields the chunk's records in order, after its bytes have been
 // checked against its digest, and checks that there are as many as it says.
+// Records whose reference was not verified say so.
 func (s *Segment) Records(ctx context.Context, c Chunk) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		if c.Count == 0 {
@@ -267,6 +279,7 @@ func (s *Segment) Records(ctx context.Context, c Chunk) iter.Seq2[record.Record,
 				bad("record %d: %v", n, err)
 				return
 			}
+			rec.Pending = rec.Ref != nil && rec.Rejected == "" && c.IsPending(n)
 			if !yield(rec, nil) {
 				return
 			}

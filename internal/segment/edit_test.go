@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -196,7 +197,10 @@ func crashEdit(t *testing.T, fs *memfs.FS, plan func(topic.Layout) (topic.Edit, 
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()
 	dead, calls := false, 0
+	var mu sync.Mutex // children are created side by side
 	store := testStore(fs, func(memfs.Op) memfs.Fault {
+		mu.Lock()
+		defer mu.Unlock()
 		switch calls++; {
 		case dead || calls == n+1 && !lost:
 			dead = true

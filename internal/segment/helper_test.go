@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,7 +77,10 @@ func values(t *testing.T, r *Reader) (list []string) {
 func crashing(ctx context.Context, fs *memfs.FS, n int) (context.Context, *Store, *int) {
 	ctx, kill := context.WithCancel(ctx)
 	calls := new(int)
+	var mu sync.Mutex // children are created side by side
 	return ctx, testStore(fs, func(memfs.Op) memfs.Fault {
+		mu.Lock()
+		defer mu.Unlock()
 		if *calls++; *calls <= n {
 			return memfs.Fault{}
 		}

@@ -16,7 +16,8 @@ import (
 	"github.com/spillway-mq/spillway/internal/topic"
 )
 
-// Item is a record as it is read: where it stands, and the record.
+// Item is a record as it is read: where it stands, and the record. Its Pending is
+// what the record's chunk says.
 type Item struct {
 	Segment topic.SegmentID
 	Offset  uint64

@@ -170,15 +170,9 @@ func (s *Store) Topics(ctx context.Context) ([]topic.Definition, error) {
 // live segments, deletes their heads, then the rest (rule 29). Run again after
 // a crash, it finishes.
 func (s *Store) DeleteTopic(ctx context.Context, name string, now time.Time) error {
-	t, err := s.lookup(ctx, name)
+	t, err := s.markDeleted(ctx, name)
 	if err != nil {
 		return err
-	}
-	if t.State != topic.StateDeleting {
-		t.State = topic.StateDeleting
-		if t.version, err = s.definition(name).Save(ctx, t.Definition, t.version); err != nil {
-			return err
-		}
 	}
 	if err := t.sealAll(ctx, now); err != nil {
 		return err
@@ -188,6 +182,22 @@ func (s *Store) DeleteTopic(ctx context.Context, name string, now time.Time) err
 	}
 	s.restGone(ctx, name) // before another topic can have the name
 	return s.definition(name).Delete(ctx, t.version)
+}
+
+// markDeleted says in a topic's definition that it is being deleted. From then on
+// nobody changes it.
+func (s *Store) markDeleted(ctx context.Context, name string) (*Topic, error) {
+	for {
+		t, err := s.lookup(ctx, name)
+		if err != nil || t.State == topic.StateDeleting {
+			return t, err
+		}
+		t.State = topic.StateDeleting
+		t.version, err = s.definition(name).Save(ctx, t.Definition, t.version)
+		if !errors.Is(err, filer.ErrConflict) { // else somebody changed it meanwhile
+			return t, err
+		}
+	}
 }
 
 // sealAll seals every segment that still takes records and removes all heads,

@@ -49,11 +49,25 @@ type Definition struct {
 	Replication string `json:"replication,omitempty"`
 	// Fsync has chunks on disk before they are committed; false: as the rules say.
 	Fsync bool `json:"fsync,omitempty"`
+
+	// Buckets are where the objects may be that its records refer to: each entry
+	// is a bucket, or bucket/prefix for the keys that begin so. None: nowhere.
+	Buckets []string `json:"buckets,omitempty"`
+	// Endpoint is the S3 endpoint that has the buckets; empty: the one that the
+	// settings of workers and readers name.
+	Endpoint string `json:"endpoint,omitempty"`
+	// RecordRemovals has S3 events that tell of removed objects become records.
+	RecordRemovals bool `json:"record_removals,omitempty"`
 }
 
 // Validate reports everything that is wrong with the definition.
 func (d Definition) Validate() error {
-	errs := []error{CheckName(d.Name), CheckGroup(d.Lanes), CheckReplication(d.Replication)}
+	errs := []error{CheckName(d.Name), CheckGroup(d.Lanes), CheckReplication(d.Replication), CheckBuckets(d.Buckets)}
+	if endpoint, err := ParseEndpoint(d.Endpoint); err != nil {
+		errs = append(errs, err)
+	} else if endpoint != d.Endpoint {
+		errs = append(errs, &EndpointError{fmt.Sprintf("it is kept as %q", endpoint)})
+	}
 	if _, err := ParseKey(string(d.Key)); err != nil {
 		errs = append(errs, err)
 	}

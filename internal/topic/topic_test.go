@@ -3,6 +3,7 @@ package topic
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -65,17 +66,18 @@ func TestParseKey(t *testing.T) {
 
 func TestDefinition(t *testing.T) {
 	good := Definition{Name: "a", State: StateLive, Key: KeyHeader, FlushAge: Duration(time.Second), Lanes: "default", Roots: 1}
+	good.Buckets, good.Endpoint, good.RecordRemovals = []string{"photos", "payloads/spillway/a/"}, "http://127.0.0.1:8333", true
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	data, err := json.Marshal(good)
 	var back Definition
-	if err != nil || json.Unmarshal(data, &back) != nil || back != good {
+	if err != nil || json.Unmarshal(data, &back) != nil || !reflect.DeepEqual(back, good) {
 		t.Errorf("got %+v back from %s, error %v", back, data, err)
 	}
-	bad := Definition{Name: "A", Key: "x", FlushAge: 1, Lanes: ""}
+	bad := Definition{Name: "A", Key: "x", FlushAge: 1, Lanes: "", Buckets: []string{"x", "good", "good/../y"}, Endpoint: "ftp://h"}
 	err = bad.Validate()
-	for _, part := range []string{"topic name", "lane group", "partition key", "flush age", "segments"} {
+	for _, part := range []string{"topic name", "lane group", "partition key", "flush age", "segments", `bucket "x"`, `bucket "good/../y"`, "endpoint"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error %v does not tell about the %s", err, part)
 		}

@@ -30,6 +30,10 @@ func attributes(e commitlog.Entry) (segment.Chunk, error) {
 		p.counts("Hot", topic.Slots, func(i, records, bytes uint64) {
 			c.Hot = append(c.Hot, segment.HotSlot{Slot: topic.Slot(i), Records: records, Bytes: bytes})
 		})
+		if e.Attrs["Refs"] != "" {
+			c.Refs = p.number("Refs")
+		}
+		c.Pending = p.pending()
 	}
 	if p.err == nil && c.Base+c.Count < c.Base {
 		p.fail("Count")
@@ -133,4 +137,24 @@ func (p *parser) counts(name string, limit uint64, take func(i, records, bytes u
 		take(i, n, size)
 		least = i + 1
 	}
+}
+
+// pending reads "first-last number …", ascending.
+func (p *parser) pending() (list []segment.Span) {
+	least := uint64(0)
+	for _, field := range strings.Fields(p.e.Attrs["Pending"]) {
+		from, to, several := strings.Cut(field, "-")
+		if !several {
+			to = from
+		}
+		first, err := strconv.ParseUint(from, 10, 63)
+		last, err2 := strconv.ParseUint(to, 10, 63)
+		if err != nil || err2 != nil || first < least || last < first {
+			p.fail("Pending")
+			return nil
+		}
+		list = append(list, segment.Span{First: first, Last: last})
+		least = last + 1
+	}
+	return list
 }

@@ -161,6 +161,11 @@ func attributeFaults() []fault {
 		attr("Positions", fmt.Sprintf("%s=7:1@%d %s=12:4@%d", sourceB, micros(7), sourceA, micros(12)), "positions.foreign"),
 		attr("Positions", fmt.Sprintf("%s=6:5@%d %s=12:4@%d lane.x.0.y=1:1@1", sourceB, micros(6), sourceA, micros(12)), "positions.foreign"),
 		attr("From", "10", "records.from"),
+		attr("Refs", "", "chunk.refs"),
+		attr("Refs", "1", "chunk.refs"),
+		attr("Refs", "18446744073709551615", "chunk.refs"),
+		attr("Pending", "0-10", "chunk.pending"), // of fewer records
+		attr("Pending", "9223372036854775807", "chunk.pending"),
 	}
 	for i := range list { // positions are sorted by source
 		if list[i].name[:14] == "attribute Posi" {
@@ -178,6 +183,8 @@ func attributeFaults() []fault {
 		"First": {"", "yesterday"}, "Last": {"", "0"}, "From": {"", "-1"}, "Source": {""}, "Digest": {""},
 		"Positions": {"x", "a=1", "a=1:1", "=1:1@1", "a=1:1@x", "b=1:1@1 a=1:1@1", "a=1:1@1 a=2:2@2"},
 		"Load":      {"x", "64=1/1", "-1=1/1", "1=1", "1=x/1", "2=1/1 1=1/1", "1=1/1 1=1/1"},
+		"Refs":      {"x", "-1", "1.5", "18446744073709551616"},
+		"Pending":   {"x", "-3", "3-", "1-2-3", "3-2", "2 1", "1 1", "1-3 3", "1,2", "0x1", "9223372036854775808"},
 		"Hot":       {"x", "65536=1/1", "-1=1/1", "1=1", "1=1/x", "2=1/1 1=1/1", "1=1/1 1=1/1"},
 	} {
 		for _, v := range values {
@@ -227,7 +234,7 @@ func chunkFaults() []fault {
 		{"a file is of another schema", one("chunk.decode"), func(f *fixture) {
 			f.segs[1].chunks[0].raw = func(b []byte) []byte { return []byte(strings.Replace(string(b), "sequence", "sequenze", 1)) }
 		}, nil},
-		{"a file misses its last block", []Kind{"chunk.count", "chunk.bytes", "chunk.load", "chunk.hot", "positions.record"}, func(f *fixture) {
+		{"a file misses its last block", []Kind{"chunk.count", "chunk.bytes", "chunk.load", "chunk.hot", "chunk.refs", "chunk.pending", "positions.record"}, func(f *fixture) {
 			c := f.segs[1].chunks[3] // blocks of 7 and 3 records, not packed
 			c.blob = false
 			c.raw = func([]byte) []byte {
@@ -324,7 +331,7 @@ func laneFaults() []fault {
 }
 
 func faults() []fault {
-	return slices.Concat(structureFaults(), attributeFaults(), loadFaults(), chunkFaults(), recordFaults(), laneFaults(), editFaults())
+	return slices.Concat(structureFaults(), attributeFaults(), referenceFaults(), loadFaults(), chunkFaults(), recordFaults(), laneFaults(), editFaults())
 }
 
 func (c fault) verify(t testing.TB, opts ...Option) Report {

@@ -79,6 +79,7 @@ func allChecks() checks {
 		},
 		content: []check[*content]{
 			{"chunk.count", checkCount}, {"chunk.bytes", checkBytes}, {"chunk.load", checkLoad}, {"chunk.hot", checkHot},
+			{"chunk.refs", checkRefs}, {"chunk.pending", checkPending},
 			{"positions.record", checkLastRecord}, {"positions.time", checkPositionTime}, {"records.times", checkRecordTimes},
 		},
 		end:    []check[segmentEnd]{{"seal.live", checkSealLive}, {"seal.missing", checkSealMissing}},

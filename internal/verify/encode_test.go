@@ -137,7 +137,31 @@ func (f *fixture) encode(t testing.TB, s *seg, c *chunk, base int, last time.Tim
 	if text := hot(s, c, sizes, f.key); text != "" {
 		attrs["Hot"] = text
 	}
+	refs(c, attrs)
 	return attrs, data
+}
+
+// refs counts the references of a chunk, and says of those with odd sizes that they
+// were not verified.
+func refs(c *chunk, attrs filer.Attrs) {
+	n, open := 0, " "
+	for i, r := range c.rows {
+		if r.Ref == nil || r.Rejected != nil {
+			continue
+		}
+		if n++; r.Ref.Size%2 == 1 {
+			open += fmt.Sprintf("%d ", i)
+		}
+	}
+	if n > 0 {
+		attrs["Refs"] = fmt.Sprint(n)
+	}
+	for i := range c.rows { // two neighbours are a range
+		open = strings.ReplaceAll(open, fmt.Sprintf(" %d %d ", i, i+1), fmt.Sprintf(" %d-%d ", i, i+1))
+	}
+	if open = strings.TrimSpace(open); open != "" {
+		attrs["Pending"] = open
+	}
 }
 
 // format writes positions.

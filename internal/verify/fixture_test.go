@@ -46,7 +46,16 @@ type (
 		Key      *[]byte    `avro:"key"`
 		Headers  []header   `avro:"headers"`
 		Value    *[]byte    `avro:"value"`
-		Ref      *struct{}  `avro:"ref"`
+		Ref      *rowRef    `avro:"ref"`
+	}
+	rowRef struct {
+		URL         string  `avro:"url"`
+		Size        int64   `avro:"size"`
+		ETag        string  `avro:"etag"`
+		Version     string  `avro:"version"`
+		ContentType string  `avro:"content_type"`
+		SHA256      *[]byte `avro:"sha256"`
+		Records     *int64  `avro:"records"`
 	}
 	rowID struct {
 		Producer string `avro:"producer"`
@@ -117,13 +126,16 @@ func message(source string, seq, rows int) []row {
 		if rows > 1 {
 			r.ID = &rowID{"producer-" + source, int64(seq)}
 		}
+		if (seq+i)%3 == 0 {
+			r.Value, r.Ref = nil, &rowRef{URL: fmt.Sprintf("s3://bucket/%d", seq), Size: int64(i)}
+		}
 		list = append(list, r)
 	}
 	return list
 }
 
 func slot(source string, r row, key string) uint32 {
-	if r.Key != nil && r.Rejected == nil && key != "none" {
+	if r.Key != nil && (r.Rejected == nil || r.Ref != nil) && key != "none" {
 		return uint32(xxhash.Sum64(*r.Key) >> 48)
 	}
 	b := binary.BigEndian.AppendUint64([]byte(source), uint64(r.Sequence))

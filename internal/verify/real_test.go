@@ -98,8 +98,14 @@ func write(t testing.TB, store *segment.Store, name, source string, first, last 
 		for i := range uint32(3) {
 			key := fmt.Appendf(nil, "key %d", i)
 			r := record.Record{Time: began.Add(time.Duration(seq) * time.Second), Position: topic.Position{Sequence: seq, Row: i}, Key: key, Value: key}
+			if i == 1 {
+				r.Ref = &record.Ref{URL: "s3://bucket/key"}
+			}
 			if err := set.Append(&r, topic.SlotOf(key)); err != nil {
 				t.Fatal(err)
+			}
+			if i == 1 {
+				judge(t, set, seq)
 			}
 		}
 	}
@@ -108,6 +114,21 @@ func write(t testing.TB, store *segment.Store, name, source string, first, last 
 		Holds:      func(context.Context, segment.SourcePosition) error { return nil }})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// judge refuses some references, and leaves others pending: more than a chunk can
+// name one by one.
+func judge(t testing.TB, set *record.Set, seq uint64) {
+	t.Helper()
+	last := len(set.Recs) - 1
+	switch {
+	case seq%7 == 0:
+		if err := set.Refuse(last, "no such object"); err != nil {
+			t.Fatal(err)
+		}
+	case seq%3 > 0:
+		set.Recs[last].Pending = true
 	}
 }
 
@@ -136,7 +157,7 @@ func TestRealWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.OK || r.Records != 6006 || r.Chunks != 2 {
+	if !r.OK || r.Records != 6006 || r.Rejected != 286 || r.Chunks != 2 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -129,9 +129,9 @@ func checkRange(s *recordStep) string {
 }
 
 // slotOf is where a record belongs, by the topic's key setting. Rejected ones
-// have no usable key (rule 23).
+// have no usable key (rule 23), but for those refused for their reference.
 func slotOf(key topic.Key, source string, r *record.Record) topic.Slot {
-	if r.Key == nil || r.Rejected != "" || key == topic.KeyNone {
+	if r.Key == nil || r.Rejected != "" && r.Ref == nil || key == topic.KeyNone {
 		return topic.SpreadSlot(source, r.Position)
 	}
 	return topic.SlotOf(r.Key)
@@ -144,6 +144,7 @@ type content struct {
 	records     uint64
 	bytes       uint64
 	load        *slotLoads
+	refs        references
 	first, last time.Time // append times of the first and last record
 	end         topic.Position
 }
@@ -212,7 +213,7 @@ func (v *verifier) records(ctx context.Context, s *segmentState, c segment.Chunk
 		return nil
 	}
 	v.slots.reset()
-	found := &content{segmentState: s, c: c, load: &v.slots}
+	found := &content{segmentState: s, c: c, load: &v.slots, refs: references{ranges: c.Pending}}
 	err = v.scan(s, c, file.data, found, at)
 	run(v, v.checks.decoded, at, err)
 	if err != nil {
@@ -274,6 +275,7 @@ func (s *content) take(r *record.Record, slot topic.Slot, size uint64) {
 	if s.records == 0 {
 		s.first = r.Time
 	}
+	s.refs.take(s.records, r)
 	s.records++
 	s.bytes += size
 	s.last, s.end = r.Time, r.Position

@@ -66,7 +66,7 @@ func TestEveryCheckIsNeeded(t *testing.T) {
 // TestSound: what looks odd but is allowed is no violation.
 func TestSound(t *testing.T) {
 	reject := func(r row) row {
-		r.Rejected, r.ID = ptr("no"), nil
+		r.Rejected, r.ID, r.Ref, r.Value = ptr("no"), nil, nil, ptr([]byte("all of it"))
 		return r
 	}
 	for name, model := range map[string]func(f *fixture){
@@ -91,6 +91,18 @@ func TestSound(t *testing.T) {
 				c = f.segs[0].chunks[0]
 			}
 			f.move(c, r)
+		},
+		"references are refused, and keep their places": func(f *fixture) {
+			f.feed()
+			for _, s := range f.segs {
+				for _, c := range s.chunks {
+					for i := range c.rows {
+						if r := &c.rows[i]; r.Ref != nil && r.Sequence%2 == 0 {
+							r.Rejected = ptr("no such object")
+						}
+					}
+				}
+			}
 		},
 		"a batch was rejected": func(f *fixture) {
 			l := f.feed()
