@@ -105,12 +105,19 @@ func CheckFile(f File) error {
 		}
 	}
 	for name, value := range f.Attrs {
-		if name == idAttr || name == "" || textproto.CanonicalMIMEHeaderKey(name) != name || !token(name) {
-			return fmt.Errorf("%w: attribute name %q", ErrInvalid, name)
+		if err := checkAttr(name, value); err != nil {
+			return err
 		}
-		if !printable(value) {
-			return fmt.Errorf("%w: value of attribute %s is not printable ASCII", ErrInvalid, name)
-		}
+	}
+	return nil
+}
+
+func checkAttr(name, value string) error {
+	if name == idAttr || name == "" || textproto.CanonicalMIMEHeaderKey(name) != name || !token(name) {
+		return fmt.Errorf("%w: attribute name %q", ErrInvalid, name)
+	}
+	if !printable(value) {
+		return fmt.Errorf("%w: value of attribute %s is not printable ASCII", ErrInvalid, name)
 	}
 	return nil
 }

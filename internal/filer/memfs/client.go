@@ -23,7 +23,7 @@ var (
 // Op is one call of one client.
 type Op struct {
 	Client string
-	// Name is the method of [filer.Store], or "Read" for the first read from
+	// Name is the method of [filer.Store] or [filer.Objects], or "Read" for the first read from
 	// what Open returned.
 	Name string
 	// Path is the path or directory of the call; for Discard the one that the

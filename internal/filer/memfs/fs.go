@@ -26,12 +26,18 @@ type FS struct {
 	rules    rules
 	problems []string
 	late     sync.WaitGroup
+
+	versioned map[string]bool // buckets
+	commits   uint64          // of objects
 }
 
-// node is a directory (children is not nil) or a file.
+// node is a directory (children is not nil) or a file, or an object of others,
+// which can be both.
 type node struct {
 	children map[string]*node
 	file     filer.File
+	object   *s3Object
+	latest   string // of a folder of versions: the id of the current one
 }
 
 func (n *node) isDir() bool { return n.children != nil }
@@ -45,7 +51,7 @@ type blob struct {
 
 // New returns an empty filer.
 func New() *FS {
-	return &FS{root: newDir(), blobs: map[string]*blob{}}
+	return &FS{root: newDir(), blobs: map[string]*blob{}, versioned: map[string]bool{}}
 }
 
 // Client returns a way into the filer for one actor. A nil hook injects no

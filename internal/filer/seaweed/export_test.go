@@ -23,3 +23,6 @@ func (s spy) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // RPC is the filer's bare gRPC side.
 func (c *Client) RPC() filer_pb.SeaweedFilerClient { return c.rpc }
+
+// S3ETag is the ETag that the S3 gateway gives an entry.
+func S3ETag(e *filer_pb.Entry) string { return s3ETag(e) }

@@ -23,16 +23,17 @@ type fakeFiler struct {
 	addr string // of gRPC
 	http *httptest.Server
 
-	mu      sync.Mutex
-	config  *filer_pb.GetFilerConfigurationResponse
-	create  func() (*filer_pb.CreateEntryResponse, error)
-	fail    error // of every other call on entries
-	hosts   []string
-	lookups int
-	assign  *filer_pb.AssignVolumeResponse
-	asked   *filer_pb.AssignVolumeRequest
-	proxied []string // method and chunk id
-	entries map[string]*filer_pb.Entry
+	mu       sync.Mutex
+	config   *filer_pb.GetFilerConfigurationResponse
+	create   func() (*filer_pb.CreateEntryResponse, error)
+	fail     error // of every other call on entries
+	hosts    []string
+	lookups  int
+	assign   *filer_pb.AssignVolumeResponse
+	asked    *filer_pb.AssignVolumeRequest
+	proxied  []string // method and chunk id
+	entries  map[string]*filer_pb.Entry
+	transact func(*filer_pb.ObjectTransactionRequest) (*filer_pb.ObjectTransactionResponse, error)
 }
 
 // newFake starts a fake filer, whose HTTP side serves the blobs of proxy.
@@ -108,6 +109,12 @@ func (f *fakeFiler) LookupDirectoryEntry(_ context.Context, req *filer_pb.Lookup
 		return &filer_pb.LookupDirectoryEntryResponse{Entry: f.entries[req.Directory+"/"+req.Name]}, nil
 	}
 	return nil, f.fail
+}
+
+func (f *fakeFiler) ObjectTransaction(_ context.Context, req *filer_pb.ObjectTransactionRequest) (*filer_pb.ObjectTransactionResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.transact(req)
 }
 
 func (f *fakeFiler) AssignVolume(_ context.Context, req *filer_pb.AssignVolumeRequest) (*filer_pb.AssignVolumeResponse, error) {
