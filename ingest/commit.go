@@ -250,12 +250,12 @@ func (s *session) holds(ctx context.Context, p segment.SourcePosition) error {
 	return fmt.Errorf("%s at %s: committed %s, the lane shows %s: %w", p.Source, p.At, p.Time.Format(time.RFC3339Nano), shown, segment.ErrSourceWentBack)
 }
 
-// advance moves the checkpoint to the end of the flush, with the producer table
-// in the same write (rules 15 and 20).
+// advance moves the checkpoint to the end of the flush, with the tables of producers
+// and objects in the same write (rules 15 and 20).
 func (s *session) advance(ctx context.Context, f *flush) error {
-	next := s.checkpoint.Advance(f.last, f.lastTime, f.seen)
+	next := s.checkpoint.Advance(f.last, f.lastTime, f.seen).WithObjects(f.objects.Rows())
 	if s.Mutant.Has(mutant.ForgetProducers) {
-		next.Producers = s.checkpoint.Producers
+		next.Producers, next.Objects = s.checkpoint.Producers, s.checkpoint.Objects
 	}
 	next, below := next.Mark(s.Now(), s.TrimLag)
 	version, err := s.file.Save(ctx, next, s.version)

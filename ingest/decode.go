@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sort"
@@ -12,11 +14,15 @@ import (
 
 	"github.com/spillway-mq/spillway/internal/lane"
 	"github.com/spillway-mq/spillway/internal/record"
+	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
 
 // decoder turns messages of one source into records in chunk encoding.
-type decoder struct{ source string }
+type decoder struct {
+	source  string
+	objects *segment.ObjectTable // of S3 events up to the last message; nil before the first
+}
 
 // HeaderTopic is set on records of the system topic "unrouted": the topic that
 // they were published to.
@@ -194,7 +200,7 @@ func headers(h map[string][]string, keep func(string) bool) []record.Header {
 // keyAt takes the partition key from a JSON value: a string's text, or the
 // literal of a number or boolean as it is written. Absent and null are no key.
 func keyAt(value []byte, pointer []string) ([]byte, error) {
-	if !gjson.ValidBytes(value) {
+	if tooDeep(value) || !gjson.ValidBytes(value) {
 		return nil, errors.New("the partition key is a JSON pointer, but the value is not JSON")
 	}
 	at := gjson.ParseBytes(value)
@@ -210,6 +216,14 @@ func keyAt(value []byte, pointer []string) ([]byte, error) {
 		return []byte(at.Raw), nil
 	}
 	return nil, fmt.Errorf("the partition key at /%s is an object or array", strings.Join(pointer, "/"))
+}
+
+// tooDeep tells of a value that it is not JSON, or nested so deep that looking into
+// it would take a stack of 100 MiB. encoding/json, which bounds the depth, is asked
+// only about values that could be so.
+func tooDeep(value []byte) bool {
+	const most = 10_000
+	return bytes.Count(value, []byte("["))+bytes.Count(value, []byte("{")) > most && !json.Valid(value)
 }
 
 // child is one step of a JSON pointer. Of repeated names the first counts.

@@ -183,6 +183,8 @@ func TestJSONKeys(t *testing.T) {
 		{"/id", `{"id": []}`, "", "object or array"},
 		{"/id", `{oops`, "", "not JSON"},
 		{"/id", ``, "", "not JSON"},
+		{"/id", `{"id": ` + strings.Repeat("[", 500_000) + strings.Repeat("]", 500_000) + `}`, "", "not JSON"},
+		{"/id", `{"id": "flat", "list": [` + strings.Repeat("{},", 20_000) + `{}]}`, "flat", ""},
 	} {
 		records, rejected := decode(t, topic.Key("json:"+c.pointer), header{}, []byte(c.value))
 		r := records[0]

@@ -26,8 +26,11 @@ type flush struct {
 	topics   []*topicRecords // in order of first appearance
 	index    map[string]*topicRecords
 	seen     map[string]segment.Producer
-	refused  map[string]bool // topics that messages named in vain
-	due      time.Time       // zero: nothing waits
+	objects  *segment.ObjectTable // of S3 events that were taken; nil: of none
+	refused  map[string]bool      // topics that messages named in vain
+	looks    *looks               // at what the records refer to; nil: no references, or all have their verdict
+	reread   map[string]bool      // topics whose settings were read again for a reference that they did not allow
+	due      time.Time            // zero: nothing waits
 	counts   Counts
 	groups   []*group // to be appended
 	settled  []*group // of which records were committed
@@ -61,7 +64,7 @@ type group struct {
 // newFlush returns an empty flush of a worker that shares its memory with others,
 // so many in all; 0 is one.
 func newFlush(share int) *flush {
-	return &flush{share: max(share, 1), index: map[string]*topicRecords{}, seen: map[string]segment.Producer{}, refused: map[string]bool{}}
+	return &flush{share: max(share, 1), index: map[string]*topicRecords{}, seen: map[string]segment.Producer{}, refused: map[string]bool{}, reread: map[string]bool{}}
 }
 
 func (f *flush) empty() bool { return f.last == 0 }
@@ -79,6 +82,9 @@ func (f *flush) of(name string) *topicRecords {
 
 // full tells whether no more messages should be added.
 func (f *flush) full() bool {
+	if f.looks != nil && len(f.looks.refs) >= maxFlushRefs/f.share {
+		return true
+	}
 	total, count := 0, 0
 	for _, t := range f.topics {
 		if len(t.set.Data) >= maxTopicBytes/f.share {

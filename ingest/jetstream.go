@@ -43,7 +43,8 @@ func (l *JetStream) Other(id lane.ID) Lane {
 }
 
 // OpenLane opens a lane, making it if it is missing: its checkpoint first, then
-// the stream that bears the same incarnation. Any number may race.
+// the stream that bears the same incarnation. A lane that takes no S3 events and
+// should is mended, if the server lets it be. Any number may race.
 func OpenLane(ctx context.Context, nc *nats.Conn, store *segment.Store, id lane.ID, s lane.Settings) (*JetStream, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -56,10 +57,23 @@ func OpenLane(ctx context.Context, nc *nats.Conn, store *segment.Store, id lane.
 	if err != nil {
 		return nil, err
 	}
+	if info.NoEvents {
+		takeEvents(ctx, js, store, id)
+	}
 	if err := lane.EnsureCommitStream(ctx, js); err != nil {
 		return nil, err
 	}
 	return newJetStream(nc, js, info), nil
+}
+
+// takeEvents has a lane that is older than that take S3 events. One that cannot
+// serves records as before.
+func takeEvents(ctx context.Context, js jetstream.JetStream, store *segment.Store, id lane.ID) {
+	if _, err := lane.TakeEvents(ctx, js, id); err != nil {
+		store.Logger.Warn("the lane does not take S3 event notifications", "lane", id.String(), "subject", lane.EventSubject("*"), "err", err)
+		return
+	}
+	store.Logger.Info("the lane takes S3 event notifications now", "lane", id.String(), "subject", lane.EventSubject("*"))
 }
 
 func makeLane(ctx context.Context, js jetstream.JetStream, store *segment.Store, id lane.ID, s lane.Settings) (lane.Info, error) {
@@ -202,7 +216,7 @@ func (r *laneReader) Next(ctx context.Context) (Message, error) {
 		return Message{}, fmt.Errorf("read lane %s: %w", r.lane.ID, err)
 	}
 	return Message{
-		Topic: r.lane.ID.Topic(m.Subject()), Header: m.Headers(), Data: m.Data(),
+		Topic: r.lane.ID.Topic(m.Subject()), Event: lane.IsEvent(m.Subject()), Header: m.Headers(), Data: m.Data(),
 		Sequence: meta.Sequence.Stream, Time: meta.Timestamp,
 	}, nil
 }

@@ -21,6 +21,7 @@ var ErrReconnected = errors.New("the connection to the lane was lost and made ag
 // Message is one message of a lane.
 type Message struct {
 	Topic    string // last token of the subject
+	Event    bool   // it is an S3 event notification, by its subject
 	Header   map[string][]string
 	Data     []byte
 	Sequence uint64

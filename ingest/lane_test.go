@@ -24,10 +24,12 @@ type quietLane struct {
 
 func newQuietLane() *quietLane { return &quietLane{news: make(chan struct{})} }
 
-func (l *quietLane) publish(topic string, data []byte) {
+func (l *quietLane) publish(topic string, data []byte) { l.publishWith(topic, data, nil) }
+
+func (l *quietLane) publishWith(topic string, data []byte, header map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.messages = append(l.messages, ingest.Message{Topic: topic, Data: data, Sequence: uint64(len(l.messages)) + 1, Time: time.Now()})
+	l.messages = append(l.messages, ingest.Message{Topic: topic, Header: header, Data: data, Sequence: uint64(len(l.messages)) + 1, Time: time.Now()})
 	close(l.news)
 	l.news = make(chan struct{})
 }

@@ -12,7 +12,9 @@ type Counts struct {
 	Records      uint64 `json:"records"` // decoded, rejected ones too
 	Committed    uint64 `json:"committed"`
 	Rejected     uint64 `json:"rejected"`
-	Duplicates   uint64 `json:"duplicates"` // batches that a producer sent again
+	References   uint64 `json:"references"` // records with one
+	Pending      uint64 `json:"pending"`    // of those, committed without a verdict
+	Duplicates   uint64 `json:"duplicates"` // batches that a producer sent again, and S3 events that came again
 	Chunks       uint64 `json:"chunks"`
 	Bytes        uint64 `json:"bytes"` // of chunk files
 	Conflicts    uint64 `json:"conflicts"`
@@ -27,6 +29,8 @@ func (c *Counts) Add(o Counts) {
 	c.Records += o.Records
 	c.Committed += o.Committed
 	c.Rejected += o.Rejected
+	c.References += o.References
+	c.Pending += o.Pending
 	c.Duplicates += o.Duplicates
 	c.Chunks += o.Chunks
 	c.Bytes += o.Bytes
@@ -42,8 +46,9 @@ type Metrics struct {
 
 	part                                                                        string // the worker, in Health
 	messages, records, rejected, duplicates, conflicts, bytes, restarts, nudges prometheus.Counter
+	references, pending                                                         prometheus.Counter
 	lag, laneBytes, checkpoint                                                  prometheus.Gauge
-	flushSeconds, flushRecords, editSeconds                                     prometheus.Histogram
+	flushSeconds, flushRecords, editSeconds, lookSeconds                        prometheus.Histogram
 }
 
 // NewMetrics makes a lane's metrics and registers them. A nil registry leaves
@@ -64,7 +69,9 @@ func NewMetrics(reg prometheus.Registerer, lane string) *Metrics {
 		messages:     counter("messages_total", "Lane messages committed."),
 		records:      counter("records_total", "Records committed, rejected ones included."),
 		rejected:     counter("rejected_total", "Records committed as rejected."),
-		duplicates:   counter("duplicates_total", "Batches dropped because their producer had sent them before."),
+		references:   counter("references_total", "Records committed that refer to an object, rejected ones included."),
+		pending:      counter("pending_total", "Records committed with a reference whose object was not found, or not looked at, in time."),
+		duplicates:   counter("duplicates_total", "Batches that their producer had sent before, and S3 events that had come before."),
 		conflicts:    counter("conflicts_total", "Entry numbers that another writer won."),
 		bytes:        counter("bytes_total", "Bytes of chunk files committed."),
 		restarts:     counter("restarts_total", "Times that reading started again from the checkpoint."),
@@ -76,7 +83,9 @@ func NewMetrics(reg prometheus.Registerer, lane string) *Metrics {
 		flushRecords: histogram("flush_records", "Records per flush.", prometheus.ExponentialBuckets(1, 4, 11)),
 		editSeconds:  histogram("edit_pause_seconds", "Time from meeting a seal until the flush is committed in the children.", prometheus.ExponentialBuckets(0.001, 2, 14)),
 	}
+	m.lookSeconds = histogram("look_seconds", "Time that a flush waited for the objects that its records refer to.", prometheus.ExponentialBuckets(0.001, 2, 12))
 	if reg != nil {
+		reg.MustRegister(m.references, m.pending, m.lookSeconds)
 		reg.MustRegister(m.messages, m.records, m.rejected, m.duplicates, m.conflicts, m.bytes, m.restarts, m.nudges,
 			m.lag, m.laneBytes, m.checkpoint, m.flushSeconds, m.flushRecords, m.editSeconds)
 	}
@@ -87,6 +96,8 @@ func (m *Metrics) flush(c Counts, took time.Duration) {
 	m.messages.Add(float64(c.Messages))
 	m.records.Add(float64(c.Committed))
 	m.rejected.Add(float64(c.Rejected))
+	m.references.Add(float64(c.References))
+	m.pending.Add(float64(c.Pending))
 	m.duplicates.Add(float64(c.Duplicates))
 	m.conflicts.Add(float64(c.Conflicts))
 	m.bytes.Add(float64(c.Bytes))

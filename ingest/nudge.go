@@ -7,9 +7,9 @@ import (
 	"github.com/spillway-mq/spillway/internal/topic"
 )
 
-// Nudger asks for a topic to be planned soon. A nudge is a hint: one that fails
-// is forgotten, since planners look at every active topic now and then anyway.
-// Nudge tries once, and is called by one goroutine of each worker.
+// Nudger asks for a topic to be looked after soon: to be planned, or its pending
+// references to be followed up. A nudge is a hint: one that fails is forgotten,
+// since every topic is looked at now and then anyway. Nudge tries once, and is called by one goroutine of each worker.
 type Nudger interface {
 	Nudge(ctx context.Context, topic string) error
 }
@@ -23,13 +23,26 @@ const (
 	maxMeters = 20_000
 )
 
-// nudges finds the segments that take in more than they should, from what flushes
-// commit, and calls for a planner. Owned by commit, but for run.
+// nudges finds the segments that take in more than they should, and pending
+// references, from what flushes commit, and calls for whoever looks after them. Owned by commit, but for run.
 type nudges struct {
 	*Worker
 	meters map[topic.SegmentID]*meter
-	last   map[string]time.Time // of each topic
-	queue  chan string
+	last   map[nudge]time.Time
+	queue  chan nudge
+}
+
+// nudge is one call.
+type nudge struct {
+	topic string
+	refs  bool // it is its references, and not its load
+}
+
+func (n nudge) String() string {
+	if n.refs {
+		return "pending references of " + n.topic
+	}
+	return "load of " + n.topic
 }
 
 // meter counts what a segment has taken in since a time.
@@ -39,18 +52,18 @@ type meter struct {
 }
 
 func (w *Worker) newNudges() *nudges {
-	return &nudges{Worker: w, meters: map[topic.SegmentID]*meter{}, last: map[string]time.Time{}, queue: make(chan string, nudgeQueue)}
+	return &nudges{Worker: w, meters: map[topic.SegmentID]*meter{}, last: map[nudge]time.Time{}, queue: make(chan nudge, nudgeQueue)}
 }
 
 // flushed looks at what a flush has brought to the segments. It never blocks.
 func (n *nudges) flushed(settled []*group) {
-	if n.Nudger == nil {
-		return
-	}
 	now := n.Now()
 	for _, part := range settled {
-		if n.over(part, now) && now.Sub(n.last[part.topic]) >= nudgeEvery {
-			n.send(part.topic, now)
+		if n.Nudger != nil && n.over(part, now) {
+			n.send(nudge{topic: part.topic}, now)
+		}
+		if n.FollowUp != nil && len(part.outcome.Chunk.Pending) > 0 {
+			n.send(nudge{part.topic, true}, now)
 		}
 	}
 }
@@ -79,16 +92,19 @@ func (n *nudges) over(part *group, now time.Time) bool {
 	return over
 }
 
-func (n *nudges) send(name string, now time.Time) {
+func (n *nudges) send(call nudge, now time.Time) {
+	if now.Sub(n.last[call]) < nudgeEvery {
+		return
+	}
 	select {
-	case n.queue <- name:
+	case n.queue <- call:
 	default:
 		return
 	}
 	if len(n.last) >= maxMeters {
 		clear(n.last)
 	}
-	n.last[name] = now
+	n.last[call] = now
 }
 
 // close says that no more flushes come.
@@ -101,24 +117,29 @@ func (n *nudges) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case name, more := <-n.queue:
+		case call, more := <-n.queue:
 			if !more {
 				return
 			}
-			if err := n.nudge(ctx, name); err != nil {
-				n.Logger.Debug("could not call for a planner", "topic", name, "err", err)
+			if err := n.nudge(ctx, call); err != nil {
+				n.Logger.Debug("could not call somebody", "for", call, "err", err)
 				n.drop()
 				continue
 			}
-			n.Metrics.nudges.Inc()
+			if !call.refs {
+				n.Metrics.nudges.Inc()
+			}
 		}
 	}
 }
 
-func (n *nudges) nudge(ctx context.Context, name string) error {
+func (n *nudges) nudge(ctx context.Context, call nudge) error {
 	ctx, cancel := context.WithTimeout(ctx, nudgeLimit)
 	defer cancel()
-	return n.Nudger.Nudge(ctx, name)
+	if call.refs {
+		return n.FollowUp.Nudge(ctx, call.topic)
+	}
+	return n.Nudger.Nudge(ctx, call.topic)
 }
 
 func (n *nudges) drop() {

@@ -143,6 +143,7 @@ func (r Repair) successor(ctx context.Context, l *JetStream, state State, c segm
 		p.At = min(p.At, next.Sequence)
 		next.Producers = append(next.Producers, p)
 	}
+	next.Objects = c.Objects.Until(next.Sequence) // and so are these events
 	return next, nil
 }
 

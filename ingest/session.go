@@ -25,6 +25,8 @@ type session struct {
 	reader      Reader
 	from        uint64       // the starting checkpoint (rule 12)
 	touched     atomic.Int64 // segments of the last flush
+	lookers     *lookers
+	base        context.Context // ends with the session
 
 	// Owned by gather.
 	lastRead  uint64
@@ -48,10 +50,12 @@ func (w *Worker) session(ctx, stop context.Context) error {
 	s.announce(ctx)
 	outer := ctx
 	g, ctx := errgroup.WithContext(ctx)
+	s.base, s.lookers = ctx, w.newLookers()
 	if s.reader, err = w.Lane.Read(ctx, s.from+1); err != nil {
 		return err
 	}
 	defer s.reader.Close()
+	defer s.lookers.close() // g.Wait has ended ctx
 	gathered, prepared := make(chan *flush), make(chan *flush)
 	var faults [3]error
 	g.Go(func() error {
@@ -62,6 +66,9 @@ func (w *Worker) session(ctx, stop context.Context) error {
 	g.Go(func() error {
 		defer close(prepared)
 		faults[1] = each(ctx, gathered, func(f *flush) error {
+			if err := s.judge(ctx, f); err != nil {
+				return err
+			}
 			if err := s.prepare(ctx, f); err != nil {
 				return err
 			}

@@ -61,7 +61,11 @@ func (w *world) message(i int) Message {
 		var data []byte
 		for row := range rows {
 			var err error
-			data, err = record.AppendMessage(data, &record.Record{Key: key(row), Value: fmt.Appendf(nil, "m%d.%d", i, row)})
+			r := record.Record{Key: key(row), Ref: w.simRef(i, row)}
+			if r.Ref == nil {
+				r.Value = fmt.Appendf(nil, "m%d.%d", i, row)
+			}
+			data, err = record.AppendMessage(data, &r)
 			if err != nil {
 				panic(err)
 			}
@@ -111,7 +115,7 @@ func rowsOf(m Message) []string {
 	}
 	var values []string
 	for _, r := range records {
-		values = append(values, string(r.Value))
+		values = append(values, simValue(r))
 	}
 	return values
 }
@@ -152,6 +156,9 @@ func (w *world) read(ctx context.Context, s *segment.Store) ([][]found, error) {
 						return nil, fmt.Errorf("segment %s: offset %d is missing", seg.ID, offset-1)
 					}
 				}
+				if err := w.checkRef(records[offset]); err != nil {
+					return nil, fmt.Errorf("%s %s@%d: %w", t.Name, seg.ID, offset, err)
+				}
 				list = append(list, w.found(t, seg, offset, records[offset])...)
 			}
 		}
@@ -163,8 +170,8 @@ func (w *world) read(ctx context.Context, s *segment.Store) ([][]found, error) {
 // found is the records that the producers sent as one that is read: a message
 // that named no topic stands in "unrouted" as a whole.
 func (w *world) found(t *segment.Topic, seg *segment.Segment, offset uint64, r record.Record) []found {
-	f := found{fmt.Sprintf("%s %s@%d", t.Name, seg.ID, offset), string(seg.ID), string(r.Value)}
-	if t.Key != topic.KeyNone && r.Key != nil && r.Rejected == "" {
+	f := found{fmt.Sprintf("%s %s@%d", t.Name, seg.ID, offset), string(seg.ID), simValue(r)}
+	if t.Key != topic.KeyNone && r.Key != nil && (r.Rejected == "" || r.Ref != nil) {
 		f.order = "key " + string(r.Key)
 	}
 	if t.Name != topic.Unrouted {
@@ -198,8 +205,8 @@ func (w *world) segment(ctx context.Context, seg *segment.Segment) (map[uint64]r
 			if err != nil {
 				return nil, err
 			}
-			if old, ok := records[offset]; ok && string(old.Value) != string(r.Value) {
-				return nil, fmt.Errorf("segment %s: offset %d was %q and is %q", seg.ID, offset, old.Value, r.Value)
+			if old, ok := records[offset]; ok && simValue(old) != simValue(r) {
+				return nil, fmt.Errorf("segment %s: offset %d was %q and is %q", seg.ID, offset, simValue(old), simValue(r))
 			}
 			records[offset] = r
 			offset++

@@ -19,35 +19,6 @@ import (
 	"github.com/spillway-mq/spillway/internal/verify"
 )
 
-// simStats counts what a suite of simulations went through. A suite in which
-// one of these is zero proves less than it claims.
-type simStats struct {
-	conflicts, lostReplies, late, takeovers, partialDrops, duplicates, rejected, unrouted, back, backStops, trims, awake atomic.Int64
-
-	// With edits.
-	edits, halfDone, races, regrouped, seals, floors, leftOut, rested atomic.Int64
-}
-
-func (s *simStats) all() map[string]*atomic.Int64 {
-	return map[string]*atomic.Int64{
-		"conflicts": &s.conflicts, "lost replies": &s.lostReplies, "late": &s.late, "takeovers": &s.takeovers,
-		"partial drops": &s.partialDrops, "duplicates": &s.duplicates, "rejected": &s.rejected, "unrouted": &s.unrouted,
-		"lanes back": &s.back, "stops": &s.backStops, "trims": &s.trims, "topics awake": &s.awake,
-	}
-}
-
-// withEdits counts what only a world with edits goes through.
-func (s *simStats) withEdits() map[string]*atomic.Int64 {
-	all := s.all()
-	for name, n := range map[string]*atomic.Int64{
-		"edits": &s.edits, "half-done edits": &s.halfDone, "planners lost": &s.races, "regrouped": &s.regrouped,
-		"parents sealed": &s.seals, "floors": &s.floors, "floors left out": &s.leftOut, "topics rested": &s.rested,
-	} {
-		all[name] = n
-	}
-	return all
-}
-
 // randomName matches what differs from run to run in paths: incarnations and the
 // last part of segment ids.
 var randomName = regexp.MustCompile(`\b[a-z2-7]{8}\b`)
@@ -72,6 +43,7 @@ type world struct {
 	fs      *memfs.FS
 	servers []*simServer // the lanes
 	topics  []string     // the fourth is created in mid-run; the last is for what named it before
+	objects *simObjects
 	edits   bool
 	goBack  bool
 	calm    atomic.Bool // faults are over
@@ -83,7 +55,7 @@ type world struct {
 func newWorld(seed uint64, m mutant.Variant, stats *simStats) *world {
 	d := dice(seed)
 	return &world{
-		dice: d, mutant: mutant.Set{On: m}, stats: stats, fs: memfs.New(), servers: []*simServer{newSimServer()},
+		dice: d, mutant: mutant.Set{On: m}, stats: stats, fs: memfs.New(), servers: []*simServer{newSimServer()}, objects: newSimObjects(d, stats),
 		topics: []string{"t0", "t1", "t2", "t3", topic.Unrouted},
 		goBack: m == "" && d.chance(100, "go back"), trimmed: map[string]map[uint64]record.Record{}, lost: map[string]bool{},
 	}
@@ -244,7 +216,7 @@ func (w *world) setUp(ctx context.Context, s *segment.Store) error {
 
 func (w *world) create(ctx context.Context, s *segment.Store, i int, key topic.Key) error {
 	def := topic.Definition{
-		Name: w.topics[i], Key: key, Lanes: lane.Default,
+		Name: w.topics[i], Key: key, Lanes: lane.Default, Buckets: []string{"refs"},
 		FlushAge: topic.Duration(20*time.Millisecond + w.dice.span(400*time.Millisecond, "age", i)),
 	}
 	_, err := s.CreateTopic(ctx, def, 1+int(w.dice.roll("segments", i)%3), time.Now())
@@ -317,6 +289,7 @@ func (w *world) worker(ctx context.Context, l int, name string, pause func() tim
 		Lane:  &simLane{server: w.servers[l], dice: w.dice, name: name, calm: w.calm.Load(), pause: pause, stats: w.stats},
 		ID:    lane.ID{Group: lane.Default, N: l},
 		Store: w.store(client), TrimLag: lag, Once: w.calm.Load(), Mutant: w.mutant,
+		Judge: &simJudge{w.objects, name, w.calm.Load()},
 	})
 	err := worker.Run(ctx, ctx)
 	return worker, err

@@ -23,6 +23,7 @@ const (
 type openTopic struct {
 	*segment.Topic
 	layout topic.Layout
+	loaded time.Time
 	stale  bool // to be looked up again; owned by topics
 
 	lock     lock
@@ -66,6 +67,7 @@ func (t *openTopic) segment(ctx context.Context, id topic.SegmentID) (*segment.S
 type topics struct {
 	store      *segment.Store
 	autoCreate bool
+	buckets    []string // that topics allow which are made here
 	group      string
 	now        func() time.Time
 
@@ -168,7 +170,7 @@ func (ts *topics) load(ctx context.Context, name string, old *openTopic) (*openT
 	if err != nil {
 		return nil, ts.vanished(ctx, t, err)
 	}
-	is := &openTopic{Topic: t, layout: layout, lock: newLock(), segments: map[topic.SegmentID]*segment.Segment{}}
+	is := &openTopic{Topic: t, layout: layout, loaded: ts.now(), lock: newLock(), segments: map[topic.SegmentID]*segment.Segment{}}
 	if err := is.keep(ctx, old); err != nil {
 		return nil, err
 	}
@@ -194,6 +196,9 @@ func (t *openTopic) keep(ctx context.Context, old *openTopic) error {
 
 func (ts *topics) create(ctx context.Context, name string) (*segment.Topic, error) {
 	def := topic.Definition{Name: name, Key: topic.KeyHeader, FlushAge: topic.Duration(topic.DefaultFlushAge), Lanes: ts.group}
+	if name != topic.Unrouted {
+		def.AllowOnly(ts.buckets...)
+	}
 	t, err := ts.store.CreateTopic(ctx, def, 1, ts.now())
 	if errors.Is(err, segment.ErrTopicExists) {
 		return t, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/spillway-mq/spillway/internal/mutant"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
+	"github.com/spillway-mq/spillway/internal/verdict"
 )
 
 // DefaultTrimLag is how long a committed message stays in its lane, so that a
@@ -42,12 +43,21 @@ type Options struct {
 	// AutoCreate makes topics that a message names; without it such messages
 	// go to the system topic "unrouted".
 	AutoCreate bool
-	TrimLag    time.Duration // 0: DefaultTrimLag
+	// Buckets are those that topics allow which AutoCreate makes, as in a
+	// definition.
+	Buckets []string
+	TrimLag time.Duration // 0: DefaultTrimLag
 	// Once ends the worker when the lane is drained.
 	Once bool
 	// Share is how many workers share the process's memory, this one included;
 	// 0: 1. The more, the smaller are the flushes of each.
 	Share int
+	// Judge decides about references. Nil: none is looked at, so that those that
+	// their topics allow are committed as pending.
+	Judge Judge
+	// FollowUp is told of topics for which pending references were committed. Nil:
+	// nobody is told.
+	FollowUp Nudger
 	// Nudger is told of topics of which a segment takes in more than NudgeBytes or
 	// NudgeRecords a second; 0: topic.TargetBytes and topic.TargetRecords. Nil:
 	// nobody is told.
@@ -80,6 +90,9 @@ func NewWorker(o Options) *Worker {
 	}
 	if o.NudgeRecords == 0 {
 		o.NudgeRecords = topic.TargetRecords
+	}
+	if o.Judge == nil {
+		o.Judge = &verdict.Judge{}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -195,7 +208,7 @@ func (w *Worker) load(ctx context.Context) (*session, error) {
 		incarnation: state.Incarnation,
 		source:      w.ID.Source(state.Incarnation),
 		topics: &topics{
-			store: w.Store, autoCreate: w.AutoCreate, group: w.ID.Group, now: w.Now,
+			store: w.Store, autoCreate: w.AutoCreate, buckets: w.Buckets, group: w.ID.Group, now: w.Now,
 			lock: newLock(), open: map[string]*openTopic{}, missing: map[string]missing{},
 		},
 		producers: map[string]segment.Producer{},

@@ -158,7 +158,7 @@ func Choose(key []byte, n int) int { return int(uint64(topic.SlotOf(key)) * uint
 // opened; [Reopen] gives the subjects back. Close is idempotent; [ErrNoLane]:
 // the lane is gone.
 func Close(ctx context.Context, js jetstream.JetStream, id ID) (Info, error) {
-	return resubject(ctx, js, id, "spillway.closed."+id.String())
+	return resubject(ctx, js, id, []string{"spillway.closed." + id.String()})
 }
 
 // Reopen makes a closed lane take messages again.
@@ -166,8 +166,19 @@ func Reopen(ctx context.Context, js jetstream.JetStream, id ID) (Info, error) {
 	return resubject(ctx, js, id, id.Subjects())
 }
 
-func resubject(ctx context.Context, js jetstream.JetStream, id ID, subjects string) (Info, error) {
-	return change(ctx, js, id, func(c *jetstream.StreamConfig) { c.Subjects = []string{subjects} })
+// TakeEvents adds the subject of S3 event notifications to a default lane that was
+// made without ([Info.NoEvents]). It is idempotent. The server refuses it if
+// another stream has such a subject.
+func TakeEvents(ctx context.Context, js jetstream.JetStream, id ID) (Info, error) {
+	return change(ctx, js, id, func(c *jetstream.StreamConfig) {
+		if lacksEvents(*c, id) {
+			c.Subjects = id.Subjects()
+		}
+	})
+}
+
+func resubject(ctx context.Context, js jetstream.JetStream, id ID, subjects []string) (Info, error) {
+	return change(ctx, js, id, func(c *jetstream.StreamConfig) { c.Subjects = subjects })
 }
 
 // Renew gives a lane another incarnation. Its messages and their numbers stay.

@@ -55,8 +55,23 @@ func ParseID(s string) (ID, error) {
 // Stream is the lane's JetStream stream name: "spillway-lane-default-0".
 func (id ID) Stream() string { return fmt.Sprintf("spillway-lane-%s-%d", id.Group, id.N) }
 
-// Subjects is the lane's subject filter.
-func (id ID) Subjects() string { return id.prefix() + "*" }
+// Subjects are what a lane takes. The default group's lane takes S3 event
+// notifications too.
+func (id ID) Subjects() []string {
+	if id.Group == Default {
+		return []string{id.prefix() + "*", eventPrefix + "*"}
+	}
+	return []string{id.prefix() + "*"}
+}
+
+// EventSubject is where S3 event notifications for a topic go, as S3 servers send
+// them, whatever lane group the topic is bound to.
+func EventSubject(topic string) string { return eventPrefix + topic }
+
+// IsEvent tells of a subject of a lane whether it is for S3 event notifications.
+func IsEvent(subject string) bool { return strings.HasPrefix(subject, eventPrefix) }
+
+const eventPrefix = "spillway.s3."
 
 // Subject is where a message for a topic goes in this lane.
 func (id ID) Subject(topic string) string { return id.prefix() + topic }

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,106 @@ func TestUnfitStreams(t *testing.T) {
 				t.Errorf("Ensure: %v, want one reason about %q", err, c.reason)
 			}
 		})
+	}
+}
+
+// TestADefaultLaneTakesEvents: as does one that was made before lanes did, once it
+// was opened by a worker; until then it takes records.
+func TestADefaultLaneTakesEvents(t *testing.T) {
+	ctx := t.Context()
+	_, js := connect(t, startServer(t, t.TempDir(), -1))
+	old := streamConfig(testLane, small.withDefaults())
+	old.Subjects = []string{"spillway.in.*"}
+	if _, err := js.CreateStream(ctx, old); err != nil {
+		t.Fatal(err)
+	}
+	was, err := Ensure(ctx, js, testLane, small)
+	if err != nil || !was.NoEvents {
+		t.Fatalf("a lane without S3 events: %+v, %v", was, err)
+	}
+	if _, err := js.Publish(ctx, EventSubject("t"), []byte("{}")); err == nil {
+		t.Error("it takes events")
+	}
+	for range 2 {
+		now, err := TakeEvents(ctx, js, testLane)
+		if err != nil || now.NoEvents || now.Incarnation != was.Incarnation {
+			t.Fatalf("mended: %+v, %v", now, err)
+		}
+	}
+	s, err := js.Stream(ctx, testLane.Stream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reversed := s.CachedInfo().Config
+	slices.Reverse(reversed.Subjects)
+	if _, err := js.UpdateStream(ctx, reversed); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := Open(ctx, js, testLane); err != nil || now.NoEvents {
+		t.Errorf("its subjects in another order: %+v, %v", now, err)
+	}
+	for seq, subject := range []string{EventSubject("t"), testLane.Subject("t")} {
+		ack, err := js.Publish(ctx, subject, []byte("{}"))
+		if err != nil || ack.Sequence != uint64(seq+1) {
+			t.Errorf("%s: %v, %v", subject, ack, err)
+		}
+		if IsEvent(subject) != (seq == 0) || testLane.Topic(subject) != "t" {
+			t.Errorf("%s: event %v of topic %q", subject, IsEvent(subject), testLane.Topic(subject))
+		}
+	}
+	if _, err := Ensure(ctx, js, ID{"big", 0}, small); err != nil {
+		t.Errorf("a lane of another group: %v", err)
+	}
+}
+
+// TestEventsOfAnotherStream: a subject that somebody else has is not taken from
+// them, and the lane goes on without.
+func TestEventsOfAnotherStream(t *testing.T) {
+	ctx := t.Context()
+	_, js := connect(t, startServer(t, t.TempDir(), -1))
+	old := streamConfig(testLane, small.withDefaults())
+	old.Subjects = []string{"spillway.in.*"}
+	if _, err := js.CreateStream(ctx, old); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "mine", Subjects: []string{"spillway.s3.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TakeEvents(ctx, js, testLane); err == nil {
+		t.Error("no error")
+	}
+	if now, err := Open(ctx, js, testLane); err != nil || !now.NoEvents {
+		t.Errorf("%+v, %v", now, err)
+	}
+}
+
+func TestClosingKeepsBothSubjects(t *testing.T) {
+	ctx := t.Context()
+	_, js := connect(t, startServer(t, t.TempDir(), -1))
+	if _, err := Ensure(ctx, js, testLane, small); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Close(ctx, js, testLane); err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{EventSubject("t"), testLane.Subject("t")} {
+		if _, err := js.Publish(ctx, subject, nil); err == nil {
+			t.Errorf("a closed lane takes %s", subject)
+		}
+	}
+	if _, err := TakeEvents(ctx, js, testLane); err != nil {
+		t.Error(err)
+	}
+	if _, err := Open(ctx, js, testLane); err == nil {
+		t.Error("taking events has opened a closed lane")
+	}
+	if _, err := Reopen(ctx, js, testLane); err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{EventSubject("t"), testLane.Subject("t")} {
+		if _, err := js.Publish(ctx, subject, nil); err != nil {
+			t.Errorf("%s: %v", subject, err)
+		}
 	}
 }
 

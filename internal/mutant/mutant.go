@@ -22,11 +22,15 @@ const (
 	// TailBelowHead trusts a tail, and a win, without reading head afterwards
 	// (rules 3 and 4).
 	TailBelowHead Variant = "tail-below-head"
-	// ForgetProducers does not save the producer table with the checkpoint (rule 20).
+	// ForgetProducers does not save the tables of producers and of objects with the
+	// checkpoint (rule 20).
 	ForgetProducers Variant = "forget-producers"
 	// UnroutedNotRolled creates topics without deciding first what was refused
 	// for want of them (ADR 0006).
 	UnroutedNotRolled Variant = "unrouted-not-rolled"
+	// UndecidedIsValid commits a reference that was not looked at, and not pinned,
+	// like one that was (rules 24 and 37).
+	UndecidedIsValid Variant = "undecided-is-valid"
 	// FloorFromOneParent gives the child of a merge the floors of its first
 	// parent only (rule 11).
 	FloorFromOneParent Variant = "floor-from-one-parent"
@@ -49,6 +53,7 @@ const (
 var (
 	Plain = []Variant{
 		SameBytesAfterDrop, CheckpointFirst, LostReplyIsLostRace, StalePosition, TailBelowHead, ForgetProducers, UnroutedNotRolled,
+		UndecidedIsValid,
 	}
 
 	Edits = []Variant{

@@ -51,7 +51,7 @@ func NewReader(ctx context.Context, store Getter, f record.Ref) *Reader {
 	if f.SHA256 != nil {
 		r.sum = sha256.New()
 	}
-	r.name, r.err = nameOf(&f)
+	r.name, r.err = NameOf(f)
 	return r
 }
 

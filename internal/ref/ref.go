@@ -91,8 +91,9 @@ func From(n Name, info object.Info) record.Ref {
 	}
 }
 
-// nameOf is the object that a reference is about, with its version.
-func nameOf(f *record.Ref) (Name, error) {
+// NameOf is the object that a reference is about, with its version. Errors are
+// *ParseError.
+func NameOf(f record.Ref) (Name, error) {
 	n, err := Parse(f.URL)
 	if err != nil {
 		return Name{}, err
