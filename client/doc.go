@@ -38,12 +38,13 @@
 // What is on S3 already, or was put there by other means, is published with
 // [Producer.Submit].
 //
-// Nothing deletes these objects, and nothing keeps others from deleting them: so
-// far, an object is not pinned to its record, one that was uploaded and whose record
-// was never published is not found by anything of ours, and what is referenced is
-// not looked at by workers. Readers verify what they read. Topics that take their
-// key from the value take no references: they have no value to take it from, and
-// their records are rejected.
+// A topic says which buckets its references may name; the ingest worker looks at
+// each object, and rejects references to others, and to objects that are not as
+// they say. It pins the objects of accepted records, if they are on Spillway's own
+// filer: nothing of Spillway deletes them then, and lifecycle rules and people still
+// can. Readers verify what they read. `spillway refs check` finds what was uploaded
+// and never published. On topics that take their key from the value a reference
+// keeps the key that it is published with.
 //
 // The AWS SDK makes a program that opens Objects about 5 MB larger, and others half
 // a MB: what they never call is not linked.

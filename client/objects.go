@@ -25,6 +25,16 @@ const (
 	uploadType = "application/octet-stream"
 )
 
+// reusable is how old an uploaded object may be for another record to name it, by
+// this machine's clock and the endpoint's. An older one is uploaded again:
+// `spillway refs drop` may be about to delete what no record names and what is a
+// day old (docs/adr/0018-orphans.md). ahead is how far in the future its time may
+// lie; beyond, nobody knows how old it is.
+const (
+	reusable = 12 * time.Hour
+	ahead    = time.Hour
+)
+
 // ObjectsConfig says how to reach objects on S3.
 type ObjectsConfig struct {
 	// Endpoint is a URL, such as http://host:8333. Empty: that of AWS.
@@ -44,6 +54,7 @@ type ObjectsConfig struct {
 type Objects struct {
 	store  objectStore
 	bucket string
+	now    func() time.Time
 }
 
 // objectStore is what is needed of an [object.Store]. A program that never calls
@@ -68,7 +79,7 @@ func OpenObjects(ctx context.Context, c ObjectsConfig) (*Objects, error) {
 			return nil, &OptionsError{Problems: []string{err.Error()}}
 		}
 	}
-	return &Objects{store: store, bucket: c.Bucket}, nil
+	return &Objects{store: store, bucket: c.Bucket, now: time.Now}, nil
 }
 
 // Close gives idle connections back. Close the producers first.
@@ -114,7 +125,8 @@ func (o *Objects) Check(ctx context.Context, r Reference) (Object, error) {
 
 // upload sees to it that there is an object with the value, named by its digest,
 // and returns the reference. An object of that name with that size and digest is
-// used as it is, so that an upload that is repeated costs one look.
+// used as it is, so that an upload that is repeated costs one look, unless it is
+// too old for that.
 func (o *Objects) upload(ctx context.Context, topicName string, value []byte) (record.Ref, error) {
 	if err := topic.CheckName(topicName); err != nil {
 		return record.Ref{}, err
@@ -138,19 +150,25 @@ func (o *Objects) put(ctx context.Context, name object.Name, value, sum []byte) 
 	for try := 1; ; try++ {
 		info, err := o.store.Head(ctx, name.Bucket, name.Key, name.Version)
 		switch missing := errors.Is(err, object.ErrNotFound); {
-		case err == nil && info.Size == int64(len(value)) && bytes.Equal(info.SHA256, sum):
+		case err == nil && info.Size == int64(len(value)) && bytes.Equal(info.SHA256, sum) && o.fresh(info):
 			return info, nil
 		case err != nil && !missing:
 			return info, err
-		default: // what is there under this name is damaged, and is replaced
+		default: // what is there under this name is damaged, or old, and is replaced
 			info, err = o.store.Put(ctx, name, bytes.NewReader(value), int64(len(value)), object.PutOptions{
-				ContentType: uploadType, SHA256: sum, IfNoneMatch: missing,
+				ContentType: uploadType, SHA256: sum, IfNoneMatch: missing, Pins: info.Pins,
 			})
 		}
 		if err == nil || !errors.Is(err, object.ErrChanged) || try == racers {
 			return info, err
 		}
 	}
+}
+
+// fresh tells whether an object is young enough to be named by another record.
+func (o *Objects) fresh(info object.Info) bool {
+	age := o.now().Sub(info.Modified)
+	return !info.Modified.IsZero() && age < reusable && age > -ahead
 }
 
 // objectsError sorts what a store answers.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -31,7 +32,7 @@ type shelf struct {
 
 func newShelf() *shelf { return &shelf{held: map[string]object.Info{}} }
 
-func (s *shelf) objects() *Objects { return &Objects{store: s, bucket: "large"} }
+func (s *shelf) objects() *Objects { return &Objects{store: s, bucket: "large", now: time.Now} }
 
 func (s *shelf) Close() {}
 
@@ -69,7 +70,7 @@ func (s *shelf) Put(ctx context.Context, n object.Name, body io.ReaderAt, size i
 	}
 	s.puts++
 	sum := sha256.Sum256(b)
-	s.held[name] = object.Info{Size: size, ETag: fmt.Sprintf("e%d", s.puts), SHA256: sum[:]}
+	s.held[name] = object.Info{Size: size, ETag: fmt.Sprintf("e%d", s.puts), SHA256: sum[:], Modified: time.Now(), Pins: o.Pins}
 	return s.held[name], nil
 }
 
@@ -306,5 +307,42 @@ func TestAnUploadIsReused(t *testing.T) {
 	}
 	if got := w.read(defaultLane); len(got) != 1 || got[0].Ref.ETag != "e1" || s.puts != 1 {
 		t.Errorf("%d records, %d uploads", len(got), s.puts)
+	}
+}
+
+// TestAnOldUploadIsPutAgain: what refs drop may be about to delete is not named, but
+// put there again, so that its age starts anew.
+func TestAnOldUploadIsPutAgain(t *testing.T) {
+	value := make([]byte, MaxValue+1)
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		modified time.Time
+		again    bool
+	}{
+		"now":                  {now, false},
+		"almost too old":       {now.Add(time.Second - reusable), false},
+		"too old":              {now.Add(-reusable), true},
+		"very old":             {now.AddDate(-1, 0, 0), true},
+		"of unknown age":       {time.Time{}, true},
+		"a little in future":   {now.Add(ahead / 2), false},
+		"nobody knows how old": {now.Add(ahead), true},
+	} {
+		s := newShelf()
+		o := s.objects()
+		o.now = func() time.Time { return now }
+		first, err := o.upload(t.Context(), "t", value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := s.held[nameOf("t", value)]
+		held.Modified, held.Pins = c.modified, map[string]string{"spillway-pin-a": "t"}
+		s.held[nameOf("t", value)] = held
+		second, err := o.upload(t.Context(), "t", value)
+		if err != nil || (s.puts == 2) != c.again || second.URL != first.URL || (second.ETag != first.ETag) != c.again {
+			t.Errorf("%s: %d uploads, %+v, %v", name, s.puts, second, err)
+		}
+		if pins := s.held[nameOf("t", value)].Pins; len(pins) != 1 {
+			t.Errorf("%s: the pins are %v", name, pins)
+		}
 	}
 }

@@ -37,8 +37,9 @@ type Reference struct {
 // [Options] for that, and fails with [ErrNoObjects] without; with [Unchecked] it
 // does not look.
 //
-// The object is not pinned: it must stay as it is for as long as its record is
-// to be of use. Submit waits for one look at a time; programs that submit many
+// The object must stay as it is for as long as its record is to be of use. The
+// ingest worker looks at it once more, and pins it, if it is on Spillway's own
+// filer; a topic that does not allow its bucket has the record rejected. Submit waits for one look at a time; programs that submit many
 // run [Objects.Check] concurrently and submit what it returns Unchecked, in
 // order.
 func (p *Producer) Submit(ctx context.Context, topic string, ref Reference, r Record, opts ...PublishOption) (*Pending, error) {

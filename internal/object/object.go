@@ -17,6 +17,9 @@ type Info struct {
 	ContentType string    // empty: unknown
 	SHA256      []byte    // 32 bytes, or nil: unknown
 	Modified    time.Time // zero: unknown
+	// Pins are the pins on it, as [PutOptions] takes them; only Head tells them. They
+	// are part of the metadata, and are so lost when the object is put again.
+	Pins map[string]string
 }
 
 // Object is one line of a listing. Its Info has no Version, ContentType and
@@ -34,10 +37,15 @@ type PutOptions struct {
 	SHA256 []byte
 	// IfNoneMatch: put it only if there is no object of this name.
 	IfNoneMatch bool
+	// Pins, if not empty, are those of the object that this one replaces.
+	Pins map[string]string
 }
 
 // sha256Meta names the digest in an object's user metadata: x-amz-meta-….
 const sha256Meta = "spillway-sha256"
+
+// pinMeta begins the names of pins there (package pin).
+const pinMeta = "spillway-pin-"
 
 const (
 	// PartSize is the size of the parts of large objects, and of the largest

@@ -92,10 +92,11 @@ func (s *Store) putWhole(ctx context.Context, n Name, from *source, o PutOptions
 var errNotS3 = errors.New("the answer is not S3's: it has no ETag or upload id")
 
 func (o PutOptions) metadata() map[string]string {
-	if o.SHA256 == nil {
-		return nil
+	meta := pinsOf(o.Pins)
+	if o.SHA256 != nil {
+		meta[sha256Meta] = hex.EncodeToString(o.SHA256)
 	}
-	return map[string]string{sha256Meta: hex.EncodeToString(o.SHA256)}
+	return meta
 }
 
 func (o PutOptions) ifNoneMatch() *string {

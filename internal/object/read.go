@@ -33,7 +33,7 @@ func (s *Store) Head(ctx context.Context, bucket, key, version string) (Info, er
 	return Info{
 		Size: *out.ContentLength, ETag: unquote(out.ETag), Version: versionOf(out.VersionId),
 		ContentType: aws.ToString(out.ContentType), SHA256: digestOf(out.ChecksumSHA256, out.Metadata),
-		Modified: aws.ToTime(out.LastModified),
+		Modified: aws.ToTime(out.LastModified), Pins: pinsOf(out.Metadata),
 	}, nil
 }
 
@@ -230,4 +230,15 @@ func digestOf(checksum *string, meta map[string]string) []byte {
 		return sum
 	}
 	return nil
+}
+
+// pinsOf leaves of an object's metadata what are pins.
+func pinsOf(meta map[string]string) map[string]string {
+	pins := map[string]string{}
+	for name, value := range meta {
+		if strings.HasPrefix(name, pinMeta) {
+			pins[name] = value
+		}
+	}
+	return pins
 }
