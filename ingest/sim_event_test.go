@@ -197,7 +197,8 @@ func (w *eventWorld) check(ctx context.Context, s *segment.Store) error {
 				default:
 					got[at] = "accepted"
 					w.stats.accepted.Add(1)
-					if event := name + outcome(r)[strings.Index(outcome(r), `"`):]; once[event] == "" {
+					_, what, _ := strings.Cut(outcome(r), `"`)
+					if event := name + what; once[event] == "" {
 						once[event] = at
 					} else {
 						return fmt.Errorf("%s is accepted both at %s and at %s", event, once[event], at)
