@@ -3,9 +3,9 @@ package ingest
 import "time"
 
 const (
-	// lookBudget is how long a message may wait in line for what its references
-	// name (rule 24).
-	lookBudget = 2 * time.Second
+	// lookBudget is how long a message may wait for what its references name, so that
+	// with its commit it does not come more than 2 s later (rule 24).
+	lookBudget = 1750 * time.Millisecond
 	// lookGrace is how long the objects of a flush are looked at, at least, once no
 	// more messages come to it.
 	lookGrace = 500 * time.Millisecond

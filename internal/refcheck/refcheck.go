@@ -93,7 +93,7 @@ type Finding struct {
 	Segment topic.SegmentID `json:"segment,omitempty"`
 	Offset  *uint64         `json:"offset,omitempty"`
 	Key     *Key            `json:"key,omitempty"` // nil: none
-	// Unverified: the record was committed without a look at its object.
+	// Unverified: the record was committed as pending.
 	Unverified bool `json:"unverified,omitempty"`
 
 	URL      string    `json:"url"`
@@ -132,7 +132,7 @@ type Report struct {
 	References uint64               `json:"references"` // accepted records with one
 	Objects    uint64               `json:"objects"`    // that were looked at
 	States     map[ref.State]uint64 `json:"states"`     // of the references
-	Unverified uint64               `json:"unverified"` // of the references, those committed without a look
+	Unverified uint64               `json:"unverified"` // of the references, those committed as pending
 	Unpinned   uint64               `json:"unpinned"`   // objects
 	Elsewhere  uint64               `json:"elsewhere"`  // valid objects that are not on our filer
 	Rejected   Rejected             `json:"rejected"`
