@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -60,6 +61,9 @@ func (f File[T]) Create(ctx context.Context, v T) (Version, error) {
 		return "", err
 	}
 	if _, err := filer.Create(ctx, f.store, f.path, file); err != nil {
+		if errors.Is(err, filer.ErrExists) && !errors.Is(err, filer.ErrStray) {
+			f.discard(ctx, file)
+		}
 		return "", err
 	}
 	return Version(file.ID), nil
@@ -73,9 +77,21 @@ func (f File[T]) Save(ctx context.Context, v T, loaded Version) (Version, error)
 		return "", err
 	}
 	if err := filer.Replace(ctx, f.store, f.path, string(loaded), file); err != nil {
+		// IDs do not come back: what has met another one can have no effect any more.
+		if errors.Is(err, filer.ErrConflict) {
+			f.discard(ctx, file)
+		}
 		return "", err
 	}
 	return Version(file.ID), nil
+}
+
+// discard deletes the bytes of a file that did not come to be. One that stays is
+// garbage on a volume server, and nothing else.
+func (f File[T]) discard(ctx context.Context, file filer.File) {
+	for _, b := range file.Blobs {
+		_ = f.store.Discard(ctx, b)
+	}
 }
 
 // Delete removes the file if it is still the one that was loaded.

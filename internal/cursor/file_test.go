@@ -48,8 +48,16 @@ func TestSaveAndConflict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Save(t.Context(), state{Name: "late"}, v1); !errors.Is(err, filer.ErrConflict) {
-		t.Errorf("stale save: error %v", err)
+	for _, late := range []string{"late", big + "late"} { // of the big one the bytes are there before it is refused
+		if _, err := f.Save(t.Context(), state{Name: late}, v1); !errors.Is(err, filer.ErrConflict) {
+			t.Errorf("stale save: error %v", err)
+		}
+		if _, err := f.Create(t.Context(), state{Name: late}); !errors.Is(err, filer.ErrExists) {
+			t.Errorf("late create: error %v", err)
+		}
+	}
+	if n := fs.Blobs(); n > 0 {
+		t.Errorf("%d blobs that no file names", n)
 	}
 	if err := f.Delete(t.Context(), v1); !errors.Is(err, filer.ErrConflict) {
 		t.Errorf("stale delete: error %v", err)
