@@ -18,12 +18,17 @@ import (
 	"github.com/spillway-mq/spillway/internal/filer/commitlog"
 	"github.com/spillway-mq/spillway/internal/lane"
 	"github.com/spillway-mq/spillway/internal/segment"
+	"github.com/spillway-mq/spillway/internal/topic"
+	"github.com/spillway-mq/spillway/internal/verdict"
+	"github.com/spillway-mq/spillway/internal/work"
 )
 
-// Deps are the connections of a function. Metrics and Health may be nil.
+// Deps are the connections of a function. Judge is nil where no S3 endpoint is set;
+// Metrics and Health may be nil.
 type Deps struct {
 	NATS    *nats.Conn
 	Store   *segment.Store
+	Judge   *verdict.Judge
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 	Health  *ingest.Health
@@ -34,6 +39,7 @@ type Deps struct {
 type IngestOptions struct {
 	Group      string        // lane group; "default"
 	AutoCreate bool          // make topics that messages name
+	Buckets    []string      // those that such topics allow, as in a definition
 	TrimLag    time.Duration // 0: ingest.DefaultTrimLag
 	Once       bool          // end when the lane is drained, or near the deadline
 	Deadline   time.Duration // of a Once run; 0: none
@@ -73,6 +79,12 @@ func Ingest(ctx context.Context, d Deps, o IngestOptions) (sum IngestSummary, er
 		o.Group = lane.Default
 	}
 	sum.Lane = lane.ID{Group: o.Group}.String()
+	if err := topic.CheckBuckets(o.Buckets); err != nil { // before it ends each flush that makes a topic
+		return sum, &ConfigError{err}
+	}
+	if d.Judge == nil {
+		d.Logger.Info("no S3 endpoint is set: references are committed as pending, and objects get no pins", "lane", sum.Lane)
+	}
 	start := time.Now()
 	defer func() { sum.Seconds = time.Since(start).Seconds() }()
 	stop, hard, cancel := lifetimes(ctx, o.deadline())
@@ -110,10 +122,14 @@ func openLanes(ctx context.Context, d Deps, o IngestOptions) ([]*ingest.JetStrea
 func (p *post) read(hard, stop context.Context, i int, lease *ingest.Lease) (IngestSummary, error) {
 	l := p.lanes[i]
 	start := time.Now()
-	w := ingest.NewWorker(ingest.Options{
-		Lane: l, ID: l.ID, Store: p.d.Store, AutoCreate: p.o.AutoCreate, TrimLag: p.o.TrimLag, Once: p.o.Once,
-		Share: len(p.lanes), Nudger: &nudger{d: p.d}, Logger: p.d.Logger, Metrics: p.metrics[i],
-	})
+	opts := ingest.Options{
+		Lane: l, ID: l.ID, Store: p.d.Store, AutoCreate: p.o.AutoCreate, Buckets: p.o.Buckets, TrimLag: p.o.TrimLag, Once: p.o.Once,
+		Share: len(p.lanes), Nudger: &nudger{d: p.d, kind: work.Plan}, FollowUp: &nudger{d: p.d, kind: work.Refs}, Logger: p.d.Logger, Metrics: p.metrics[i],
+	}
+	if p.d.Judge != nil {
+		opts.Judge = p.d.Judge
+	}
+	w := ingest.NewWorker(opts)
 	err := workOn(hard, stop, w, lease)
 	return IngestSummary{Lane: l.ID.String(), Counts: w.Counts(), Drained: w.Drained(), Seconds: time.Since(start).Seconds()}, err
 }

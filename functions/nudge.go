@@ -9,16 +9,17 @@ import (
 	"github.com/spillway-mq/spillway/internal/work"
 )
 
-// nudger calls planners through the work queue, which it opens when it is first
+// nudger puts tokens of a kind into the work queue, which it opens when it is first
 // needed: a worker does not depend on it. For one goroutine.
 type nudger struct {
 	d     Deps
+	kind  string
 	queue *work.Queue
 }
 
 var _ ingest.Nudger = (*nudger)(nil)
 
-// Nudge puts a token to plan for the topic.
+// Nudge puts a token for the topic.
 func (n *nudger) Nudge(ctx context.Context, topic string) error {
 	if n.queue == nil {
 		js, err := jetstream.New(n.d.NATS)
@@ -29,7 +30,7 @@ func (n *nudger) Nudge(ctx context.Context, topic string) error {
 			return err
 		}
 	}
-	err := n.queue.Put(ctx, work.Subject(work.Plan, topic))
+	err := n.queue.Put(ctx, work.Subject(n.kind, topic))
 	if err != nil {
 		n.queue = nil // should its stream be gone, the next nudge makes it again
 	}

@@ -59,7 +59,7 @@ func TestFloodCallsForAPlanner(t *testing.T) {
 func TestNudger(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0)
-	n := &nudger{d: b.Deps}
+	n := &nudger{d: b.Deps, kind: work.Plan}
 	nudge := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -55,17 +55,19 @@ func Plan(ctx context.Context, d Deps, o PlanOptions) (sum PlanSummary, err erro
 	p := planner.New(planner.Options{
 		Store: d.Store, Policies: o.Policies, Lanes: NewLanes(js, d.Store), Logger: d.Logger, Metrics: planner.NewMetrics(d.Metrics),
 	})
-	n := &nudged{planner: p, js: js, deps: d}
+	n := &nudged{planner: p, deps: d}
+	calls := &taker{kind: work.Plan, js: js, log: d.Logger, handle: n.handle}
 	switch {
 	case o.Once && o.Nudged:
-		sum.Summary, sum.Nudges, err = n.drain(hard, stop)
-		if err == nil && n.cut && ctx.Err() == nil {
+		sum.Nudges, err = calls.drain(hard, stop)
+		sum.Summary = n.sum
+		if err == nil && calls.cut && ctx.Err() == nil {
 			err = &RetryError{fmt.Errorf("the deadline of %s came while nudges still arrived", o.Deadline)}
 		}
 	case o.Once:
 		sum.Summary, err = p.Sweep(hard, stop, o.All)
 	default:
-		reside(hard, stop, n, o)
+		n.reside(hard, stop, calls, o)
 		return sum, nil
 	}
 	return sum, planOutcome(ctx, sum.Summary, err)
@@ -88,7 +90,7 @@ func planOutcome(ctx context.Context, sum planner.Summary, err error) error {
 }
 
 // reside sweeps and follows nudges until stop ends.
-func reside(hard, stop context.Context, n *nudged, o PlanOptions) {
+func (n *nudged) reside(hard, stop context.Context, calls *taker, o PlanOptions) {
 	if o.Period == 0 {
 		o.Period = planner.DefaultPeriod
 	}
@@ -97,9 +99,7 @@ func reside(hard, stop context.Context, n *nudged, o PlanOptions) {
 		n.planner.Run(hard, stop, o.Period, n.health)
 		return nil
 	})
-	for range nudgeParallel {
-		g.Go(func() error { n.follow(hard, stop); return nil })
-	}
+	g.Go(func() error { calls.follow(hard, stop); return nil })
 	_ = g.Wait() // always nil
 }
 
@@ -117,146 +117,50 @@ func (n *nudged) health(sum planner.Summary, err error) {
 // nudged plans for the topics that workers' nudges name.
 type nudged struct {
 	planner *planner.Planner
-	js      jetstream.JetStream
 	deps    Deps
-	cut     bool // drain was stopped before it had found none
+
+	mu  sync.Mutex
+	sum planner.Summary // of all that were handled
 }
 
-// Times of following nudges: a pause after a fault, and after one that only an
-// operator can mend; how long a drained queue is looked at; after how long a nudge
-// is tried again whose topic failed; and how often one that takes long shows that it
-// is in hand. nudgeParallel is how many a resident planner has in hand at most.
-const (
-	nudgePause    = 2 * time.Second
-	nudgeMend     = time.Minute
-	nudgeIdle     = 500 * time.Millisecond
-	nudgeLater    = 5 * time.Second
-	nudgeShow     = work.DefaultAckWait / 3
-	nudgeParallel = 4
-)
-
-func (n *nudged) open(ctx context.Context) (*work.Tokens, error) {
-	q, err := work.Open(ctx, n.js)
-	if err != nil {
-		return nil, err
-	}
-	return q.Tokens(ctx, work.Filter(work.Plan, 1))
-}
-
-// follow takes nudges until stop ends. Sweeps find what is missed here, so faults
-// only make it later.
-func (n *nudged) follow(hard, stop context.Context) {
-	var tokens *work.Tokens
-	for stop.Err() == nil {
-		var err error
-		if tokens == nil {
-			tokens, err = n.open(stop)
-		}
-		var t *work.Token
-		if err == nil {
-			t, err = tokens.Next(stop)
-		}
-		if err == nil {
-			_, _, err = n.handle(hard, t)
-		}
-		if err == nil || stop.Err() != nil {
-			continue
-		}
-		tokens = nil
-		n.pause(stop, err)
-	}
-}
-
-// pause waits after a fault of the queue.
-func (n *nudged) pause(stop context.Context, err error) {
-	var mismatch *work.MismatchError
-	wait, level := nudgePause, slog.LevelWarn
-	if errors.As(err, &mismatch) {
-		wait, level = nudgeMend, slog.LevelError
-	}
-	n.deps.Logger.Log(stop, level, "cannot follow nudges; sweeps go on", "err", err)
-	select {
-	case <-stop.Done():
-	case <-time.After(wait):
-	}
-}
+// planLater is after how long a nudge is tried again whose topic failed.
+const planLater = 5 * time.Second
 
 // handle plans for the topic of a nudge. failed is about the topic, err about the
 // queue.
-func (n *nudged) handle(hard context.Context, t *work.Token) (r planner.Report, failed, err error) {
+func (n *nudged) handle(hard, _ context.Context, t *work.Token) (failed, err error) {
 	name := t.Parts()[0]
-	done := n.show(hard, t)
-	r, failed = n.planner.Topic(hard, name)
-	done()
+	r, failed := n.planner.Topic(hard, name)
+	n.count(r, failed)
 	var bad *topic.NameError
 	switch {
-	case errors.Is(failed, segment.ErrNoTopic), errors.Is(failed, segment.ErrDeleting):
-		return r, failed, t.Done(hard)
+	case isGone(failed):
+		return nil, t.Done(hard)
 	case errors.As(failed, &bad):
 		n.deps.Logger.Warn("a nudge names what cannot be a topic, and is dropped", "err", failed)
-		return r, segment.ErrNoTopic, t.Done(hard)
+		return nil, t.Done(hard)
 	case failed != nil:
 		n.deps.Logger.Warn("a nudged topic was not planned for, will try again", "topic", name, "err", failed)
-		return r, failed, t.Later(nudgeLater)
+		return failed, t.Later(planLater)
 	}
-	return r, nil, t.Done(hard)
+	return nil, t.Done(hard)
 }
 
-// show shows that a nudge is in hand until the function that it returns is called.
-func (n *nudged) show(ctx context.Context, t *work.Token) func() {
-	ctx, cancel := context.WithCancel(ctx)
-	var g errgroup.Group
-	g.Go(func() error {
-		tick := time.NewTicker(nudgeShow)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
-				if err := t.Progress(); err != nil {
-					n.deps.Logger.Debug("a nudge may be handed out twice", "err", err)
-				}
-			}
-		}
-	})
-	return func() { cancel(); _ = g.Wait() } // always nil
+func (n *nudged) count(r planner.Report, failed error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var bad *topic.NameError
+	switch {
+	case failed == nil:
+		n.sum.Add(r)
+	case isGone(failed), errors.As(failed, &bad):
+		n.sum.Gone++
+	default:
+		n.sum.Failed++
+	}
 }
 
-// drain follows nudges until none is left. Topics that fail are put off, and told
-// when the others are done.
-func (n *nudged) drain(hard, stop context.Context) (sum planner.Summary, taken int, err error) {
-	tokens, err := n.open(stop)
-	if err != nil {
-		return sum, 0, err
-	}
-	var faults []error
-	for stop.Err() == nil {
-		idle, cancel := context.WithTimeout(stop, nudgeIdle)
-		t, err := tokens.Next(idle)
-		over := idle.Err() != nil
-		cancel()
-		if err != nil && over {
-			return sum, taken, errors.Join(faults...) // none came in time
-		}
-		if err != nil {
-			return sum, taken, errors.Join(append(faults, err)...)
-		}
-		taken++
-		r, failed, err := n.handle(hard, t)
-		switch {
-		case failed == nil:
-			sum.Add(r)
-		case errors.Is(failed, segment.ErrNoTopic), errors.Is(failed, segment.ErrDeleting):
-			sum.Gone++
-		default:
-			sum.Failed++
-			faults = append(faults, fmt.Errorf("topic %q: %w", t.Parts()[0], failed))
-		}
-		if err != nil {
-			return sum, taken, errors.Join(append(faults, err)...)
-		}
-	}
-	n.cut = true
-	return sum, taken, errors.Join(faults...)
+// isGone tells that a topic was deleted, or is being.
+func isGone(err error) bool {
+	return errors.Is(err, segment.ErrNoTopic) || errors.Is(err, segment.ErrDeleting)
 }

@@ -33,9 +33,14 @@ import (
 // Stream is the name of the JetStream stream.
 const Stream = "spillway-work"
 
-// Plan is the kind of tokens that ask for a topic to be planned:
-// "spillway.work.plan.<topic>".
-const Plan = "plan"
+// The kinds of tokens.
+const (
+	// Plan asks for a topic to be planned: "spillway.work.plan.<topic>".
+	Plan = "plan"
+	// Refs asks for the pending references of a topic to be followed up:
+	// "spillway.work.refs.<topic>".
+	Refs = "refs"
+)
 
 const (
 	prefix = "spillway.work."
