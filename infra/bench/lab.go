@@ -27,13 +27,14 @@ type lab struct {
 	flights []rig.Flight
 	noise   []byte
 	quick   bool
+	large   int // distinct objects of 64 MiB
 	run     int
 	limit   float64 // MB/s, what the parts below allow in this run
 }
 
 // openLab starts the stack and a resident ingest worker in a process of its own.
 func openLab(ctx context.Context, o options) (_ *lab, err error) {
-	l := &lab{noise: make([]byte, noiseSize), quick: o.quick}
+	l := &lab{noise: make([]byte, noiseSize), quick: o.quick, large: o.large}
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(l.noise) // never fails
 	if l.flights, err = rig.Flights(); err != nil {
 		return nil, err
@@ -81,9 +82,9 @@ func (l *lab) once(ctx context.Context, run int, o options) ([]Row, error) {
 }
 
 // topic makes a topic of this run and gives its name.
-func (l *lab) topic(ctx context.Context, base string) (string, error) {
+func (l *lab) topic(ctx context.Context, base string, flags ...string) (string, error) {
 	name := fmt.Sprintf("%s-%d", base, l.run)
-	_, err := l.env.CLI(ctx, "topic", "create", name, "--key", "header")
+	_, err := l.env.CLI(ctx, append([]string{"topic", "create", name, "--key", "header"}, flags...)...)
 	return name, err
 }
 

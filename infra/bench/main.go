@@ -41,12 +41,14 @@ var benchmarks = []benchmark{
 	{"planner", measurePlanner},
 	{"segments/500", measureWide},
 	{"topics/1000", measureMany},
+	{"refs", measureRefs},
 }
 
 // options are the flags.
 type options struct {
 	runs  int
 	quick bool
+	large int
 	only  *regexp.Regexp
 	out   string
 	cfg   rig.Config
@@ -60,6 +62,7 @@ func program(ctx context.Context) int {
 	flag.IntVar(&o.runs, "runs", 3, "how often everything is measured")
 	flag.BoolVar(&o.quick, "quick", false, "one run with little data, to see that it works")
 	flag.StringVar(&only, "run", "", "only benchmarks whose names match this expression, and the limits")
+	flag.IntVar(&o.large, "large", fewObjects, "how many distinct objects of 64 MiB the 160 references to such are about, in refs")
 	flag.StringVar(&o.out, "out", "bench/latest.json", "where the results go; empty: nowhere")
 	flag.StringVar(&o.cfg.Dir, "dir", "", "folder of the stack, kept afterwards; a temporary one by default")
 	flag.StringVar(&o.cfg.Bin, "bin", "bin/spillway", "the spillway binary")
@@ -68,6 +71,10 @@ func program(ctx context.Context) int {
 	var err error
 	if o.only, err = regexp.Compile(only); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	if o.large < fewObjects || o.large > bulkRefs {
+		fmt.Fprintf(os.Stderr, "-large %d: want %d to %d\n", o.large, fewObjects, bulkRefs)
 		return 2
 	}
 	if o.quick {

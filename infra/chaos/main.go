@@ -1,11 +1,15 @@
 // Chaos publishes at full speed while the ingest worker, weed, the nats-server and
 // planners are killed with SIGKILL at random moments. Two planners have a policy by
 // which they edit as often as they can, and every few seconds somebody splits,
-// merges or rolls the topic beside them, at random. Then chaos lets the lane drain,
+// merges or rolls the topic beside them, at random. Beside that, references are
+// submitted to objects that are there, that are others, and that are not there. Then chaos lets the lane drain,
 // verifies the topic, reads it back and compares it with what the publishers were
 // told. Its last line starts with PASS or FAIL. A seed decides what is killed in which
 // order and when, as far as that can be decided; after a failure the folder is
 // kept, with all data and logs.
+//
+// Before that, unless it has to be short, one object of 5 GiB goes by reference, in
+// many parts, on a stack of its own; no process may take more than 256 MiB for it.
 package main
 
 import (
@@ -17,11 +21,14 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spillway-mq/spillway/infra/rig"
+	"github.com/spillway-mq/spillway/internal/object"
 )
 
 const (
@@ -33,6 +40,7 @@ const (
 type options struct {
 	rounds int
 	short  bool
+	object int64 // bytes
 	seed   uint64
 	cfg    rig.Config
 }
@@ -41,15 +49,22 @@ func main() { rig.Main(program) }
 
 func program(ctx context.Context) int {
 	var o options
-	flag.IntVar(&o.rounds, "rounds", 3, "how many rounds")
-	flag.BoolVar(&o.short, "short", false, "one brief round")
+	flag.IntVar(&o.rounds, "rounds", 3, "how many rounds; 0: only the object")
+	flag.BoolVar(&o.short, "short", false, "one brief round, and no object")
+	size := flag.String("object", "5GiB", "size of the object that goes by reference; 0: none")
 	flag.Uint64Var(&o.seed, "seed", 0, "what decides the order and the moments of the kills; 0: a new one")
 	flag.StringVar(&o.cfg.Dir, "dir", "", "folder of the stack, kept afterwards; a temporary one by default")
 	flag.StringVar(&o.cfg.Bin, "bin", "bin/spillway", "the spillway binary")
 	verbose := flag.Bool("v", false, "show what the stack logs")
 	flag.Parse()
+	bytes, err := humanize.ParseBytes(*size)
+	if err != nil || bytes > object.MaxSize {
+		fmt.Fprintf(os.Stderr, "-object %s: want a size such as 5GiB\n", *size)
+		return 2
+	}
+	o.object = int64(bytes)
 	if o.short {
-		o.rounds = 1
+		o.rounds, o.object = 1, 0
 	}
 	for o.seed == 0 {
 		o.seed = rand.Uint64() >> 32
@@ -58,7 +73,7 @@ func program(ctx context.Context) int {
 		o.cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	begin := time.Now()
-	summary, err := run(ctx, os.Stdout, o)
+	summary, err := runAll(ctx, os.Stdout, o)
 	took := time.Since(begin).Seconds()
 	if err != nil {
 		fmt.Printf("FAIL with seed %d after %.0f s: %v\n", o.seed, took, err)
@@ -66,6 +81,26 @@ func program(ctx context.Context) int {
 	}
 	fmt.Printf("PASS with seed %d in %.0f s: %s\n", o.seed, took, summary)
 	return 0
+}
+
+// runAll runs what the options ask for.
+func runAll(ctx context.Context, out io.Writer, o options) (string, error) {
+	var summaries []string
+	if o.object > 0 {
+		summary, err := passLarge(ctx, out, o)
+		if err != nil {
+			return "", fmt.Errorf("the large object: %w", err)
+		}
+		summaries = append(summaries, summary)
+	}
+	if o.rounds > 0 {
+		summary, err := run(ctx, out, o)
+		if err != nil {
+			return "", err
+		}
+		summaries = append(summaries, summary)
+	}
+	return strings.Join(summaries, "; "), nil
 }
 
 func run(ctx context.Context, out io.Writer, o options) (summary string, err error) {
@@ -96,6 +131,9 @@ func run(ctx context.Context, out io.Writer, o options) (summary string, err err
 	if err != nil {
 		return "", err
 	}
+	if c.refs, err = newReferences(ctx, env); err != nil {
+		return "", err
+	}
 	c.editor = &rig.Editor{Env: env, Topic: topicName, Every: editEvery, Killed: 0.3, Rand: rand.New(rand.NewPCG(o.seed, 1))}
 	g, gctx := errgroup.WithContext(ctx)
 	stop, stopped := context.WithCancel(gctx)
@@ -113,7 +151,11 @@ func run(ctx context.Context, out io.Writer, o options) (summary string, err err
 	if err := g.Wait(); err != nil {
 		return "", err
 	}
-	return c.summary(ctx, killer)
+	if summary, err = c.summary(ctx, killer); err != nil {
+		return "", err
+	}
+	refs, err := c.refs.check(ctx)
+	return summary + "; " + refs, err
 }
 
 // summary tells what a run that passed has been through.

@@ -40,6 +40,7 @@ type chaos struct {
 	workers *supervisor
 	editor  *rig.Editor
 	lane    *rig.Lane
+	refs    *references
 
 	plain, batched *burst
 	kills          int
@@ -79,6 +80,7 @@ func (c *chaos) round(ctx context.Context) error {
 	c.plain, c.batched = newBurst(enough, plain), newBurst(enough, batched)
 	g.Go(func() error { return rig.PublishPlain(gctx, c.env.NATS, topicName, c.ledger, c.plain.next) })
 	g.Go(func() error { return rig.PublishBatched(gctx, p, topicName, c.ledger, c.batched.next) })
+	g.Go(func() error { return c.refs.submit(enough) })
 	g.Go(func() error {
 		defer end()
 		return c.killings(gctx)

@@ -69,7 +69,7 @@ func (d *demo) run(ctx context.Context, cfg rig.Config) (summary string, err err
 	i := d.env.Stack.Info
 	d.say("%s   filer http://%s   S3 %s   folder %s", i.NATS, i.Filer, i.S3.URL, i.Dir)
 	for _, step := range []func(context.Context) error{
-		d.startFunctions, d.publishAndKill, d.drain, d.mergeBack, d.readBack, d.verify, d.showFiles, d.showRiver,
+		d.startFunctions, d.publishAndKill, d.drain, d.mergeBack, d.readBack, d.verify, d.showFiles, d.submitReferences, d.showRiver,
 	} {
 		if err := step(ctx); err != nil {
 			return "", err

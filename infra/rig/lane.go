@@ -42,6 +42,15 @@ func (l *Lane) Last(ctx context.Context) (uint64, error) {
 	return info.Last, err
 }
 
+// Bytes is how many bytes the lane's stream holds, headers included.
+func (l *Lane) Bytes(ctx context.Context) (uint64, error) {
+	s, err := l.env.JS.Stream(ctx, l.id.Stream())
+	if err != nil {
+		return 0, err
+	}
+	return s.CachedInfo().State.Bytes, nil
+}
+
 // Checkpoint is the sequence up to which everything is committed on the filer,
 // as the checkpoint's file says.
 func (l *Lane) Checkpoint(ctx context.Context) (uint64, error) {

@@ -22,6 +22,7 @@ const (
 	FateWaiting   Fate = "waiting"   // in the lane, above the checkpoint
 	FateDuplicate Fate = "duplicate" // dropped as a repeat of Trace.Original
 	FateControl   Fate = "control"   // a message among workers, without a record
+	FateNoRecord  Fate = "no-record" // an S3 event notification that leaves none: repeats, removals, tests
 	FateTrimmed   Fate = "trimmed"   // its chunk is gone, or may be
 	FateAbsent    Fate = "absent"    // the lane has had no such message
 	FateMissing   Fate = "missing"   // the checkpoint has passed it, and it is in no file
@@ -124,6 +125,8 @@ func (t Tracer) Trace(ctx context.Context, q Query) (Trace, error) {
 		out.Partial = out.Lag() > 0 && q.Rows.From != q.Rows.To
 	case out.Lag() > 0:
 		out.Fate = FateWaiting
+	case seen != nil && lane.IsEvent(seen.subject):
+		out.Fate = FateNoRecord
 	case seen != nil && seen.producer != nil:
 		err = t.duplicate(ctx, c, *seen, &out)
 	case trimmed:

@@ -236,6 +236,12 @@ func TestTrace(t *testing.T) {
 	if got := w.trace(Query{Rows: AllRows(9)}); got.Fate != FateCommitted || !got.Partial {
 		t.Errorf("%+v", got)
 	}
+	_, err = w.js.Publish(t.Context(), lane.EventSubject("orders"), []byte("{}"))
+	w.check(err)
+	w.checkpoint(10)
+	if got := w.trace(Query{Rows: AllRows(10)}); got.Fate != FateNoRecord || got.Topic != "orders" {
+		t.Errorf("an event that leaves no record: %+v", got)
+	}
 	w.traceTrimmed()
 }
 
