@@ -3,7 +3,6 @@ package ingest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -21,7 +20,6 @@ const (
 	// lookBudget would only wait in memory for being pending.
 	maxFlushRefs = 20_000
 	lookAgain    = 100 * time.Millisecond // for an absent object, doubling
-	slowLook     = time.Second            // without an answer is silence
 )
 
 // Judge decides about the references of records; *verdict.Judge is one. It tries
@@ -58,10 +56,16 @@ type looks struct {
 	ctx    context.Context // ends when nobody waits for them any more
 	cancel context.CancelFunc
 	since  time.Time // when the first came
-	all    map[string]*look
+	all    map[identity]*look
 	refs   []lookedAt
 	open   int           // of all, how many have no verdict
 	decide chan struct{} // gets one when open becomes 0
+}
+
+// identity is of references that are the same.
+type identity struct {
+	incarnation, url, version, etag, sha256 string
+	size                                    int64
 }
 
 // look is what is found out about one reference, which many records may have.
@@ -82,23 +86,26 @@ type lookedAt struct {
 
 // begin makes room for the references of a flush.
 func (l *lookers) begin(ctx context.Context) *looks {
-	in := &looks{since: l.now(), all: map[string]*look{}, decide: make(chan struct{}, 1)}
+	in := &looks{since: l.now(), all: map[identity]*look{}, decide: make(chan struct{}, 1)}
 	in.ctx, in.cancel = context.WithCancel(ctx)
 	return in
 }
 
-// add has the object of a record looked at, unless it is already. It does not
-// wait.
+// add has the object of a record looked at, unless it is already, or there is no need
+// to: what the topic does not allow is refused whatever there is. It does not wait.
 func (l *lookers) add(in *looks, d topic.Definition, at lookedAt, f record.Ref) {
-	key := fmt.Sprintf("%s\x00%s\x00%s\x00%d\x00%s\x00%x", d.Incarnation, f.URL, f.Version, f.Size, f.ETag, f.SHA256)
+	id := identity{d.Incarnation, f.URL, f.Version, f.ETag, string(f.SHA256), f.Size}
+	_, bad := verdict.Allowed(d, f)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at.look = in.all[key]
-	if at.look == nil {
-		at.look = &look{looks: in, topic: d, ref: f, err: errUndecided}
-		in.all[key] = at.look
-		in.open++
-		l.push(at.look)
+	if at.look = in.all[id]; at.look == nil {
+		at.look = &look{looks: in, topic: d, ref: f, err: bad}
+		in.all[id] = at.look
+		if bad == nil {
+			at.look.err = errUndecided
+			in.open++
+			l.push(at.look)
+		}
 	}
 	in.refs = append(in.refs, at)
 }
@@ -123,40 +130,33 @@ func (l *lookers) work() error {
 	for len(l.ready) > 0 {
 		k := l.ready[0]
 		l.ready = l.ready[1:]
-		if k.looks.ctx.Err() != nil || !l.temper.asks(l.now()) {
+		if k.looks.ctx.Err() != nil {
 			l.finish(k, errUndecided)
 			continue
 		}
 		l.mu.Unlock()
-		start := l.now()
 		err := l.judge.Judge(k.looks.ctx, k.topic, k.ref)
 		l.mu.Lock()
-		l.judged(k, err, l.now().Sub(start))
+		l.judged(k, err)
 	}
 	l.running--
 	return nil
 }
 
-// judged takes note of how a look ended. With the mutex held.
-func (l *lookers) judged(k *look, err error, took time.Duration) {
-	k.tries++
-	cut := k.looks.ctx.Err() != nil && errors.Is(err, context.Canceled)
-	switch {
-	case verdict.Silent(err), cut && took >= slowLook:
-		l.temper.unanswered(l.now())
-	case !cut:
-		l.temper.answered()
-	}
-	if verdict.Absent(err) && l.temper.waits(l.now()) {
-		k.err = err
-		time.AfterFunc(lookAgain<<min(k.tries-1, 4), func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.push(k)
-		})
+// judged takes note of how a look ended: an absent object is looked for again. With
+// the mutex held.
+func (l *lookers) judged(k *look, err error) {
+	if !verdict.Absent(err) || l.temper.sulks(l.now()) {
+		l.finish(k, err)
 		return
 	}
-	l.finish(k, err)
+	k.err = err
+	time.AfterFunc(lookAgain<<min(k.tries, 4), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.push(k)
+	})
+	k.tries++
 }
 
 func (l *lookers) finish(k *look, err error) {
@@ -170,15 +170,12 @@ func (l *lookers) finish(k *look, err error) {
 	}
 }
 
-// wait waits for the verdicts, but no longer than the budget, and then no looks
-// of these are begun any more. The error is that of ctx.
-func (l *lookers) wait(ctx context.Context, in *looks) error {
+// wait waits for the verdicts, but not for too long, and then no looks of these are
+// begun any more. due is when the flush was, or is, to be committed. The error is
+// that of ctx.
+func (l *lookers) wait(ctx context.Context, in *looks, due time.Time) error {
 	defer in.cancel()
-	until := in.since.Add(lookBudget)
-	if grace := l.now().Add(lookGrace); grace.After(until) {
-		until = grace
-	}
-	timer := time.NewTimer(until.Sub(l.now()))
+	timer := time.NewTimer(l.deadline(in, due).Sub(l.now()))
 	defer timer.Stop()
 	for !l.decided(in) {
 		select {
@@ -186,29 +183,33 @@ func (l *lookers) wait(ctx context.Context, in *looks) error {
 			return ctx.Err()
 		case <-in.decide:
 		case <-timer.C:
-			l.gaveUp(in)
+			l.gaveUp()
 			return nil
 		}
 	}
 	return nil
 }
 
+func (l *lookers) deadline(in *looks, due time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.temper.deadline(l.now(), in.since, due)
+}
+
+// gaveUp notes that verdicts were waited for in vain. Only a flush that was given
+// time tells: one that was not would make the sulk last for ever.
+func (l *lookers) gaveUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := l.now(); !l.temper.sulks(now) {
+		l.temper.inVain(now)
+	}
+}
+
 func (l *lookers) decided(in *looks) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return in.open == 0
-}
-
-// gaveUp notes whether it was an absent object that was waited for.
-func (l *lookers) gaveUp(in *looks) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, k := range in.all {
-		if verdict.Absent(k.err) {
-			l.temper.inVain(l.now())
-			return
-		}
-	}
 }
 
 // notAllowed lists what the topics of references do not allow.

@@ -93,12 +93,16 @@ func (n *nudges) over(part *group, now time.Time) bool {
 }
 
 func (n *nudges) send(call nudge, now time.Time) {
-	if now.Sub(n.last[call]) < nudgeEvery {
+	// Load goes on, and is seen again; a pending reference is told of once.
+	if !call.refs && now.Sub(n.last[call]) < nudgeEvery {
 		return
 	}
 	select {
 	case n.queue <- call:
 	default:
+		return
+	}
+	if call.refs {
 		return
 	}
 	if len(n.last) >= maxMeters {

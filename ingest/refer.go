@@ -80,7 +80,7 @@ func (s *session) judge(ctx context.Context, f *flush) error {
 		return nil
 	}
 	start := time.Now()
-	if err := s.lookers.wait(ctx, f.looks); err != nil {
+	if err := s.lookers.wait(ctx, f.looks, f.due); err != nil {
 		return err
 	}
 	if err := s.reconsider(ctx, s.lookers.notAllowed(f.looks)); err != nil {

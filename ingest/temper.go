@@ -3,55 +3,42 @@ package ingest
 import "time"
 
 const (
-	// lookBudget is how long a message may wait for what its references name, so that
-	// with its commit it does not come more than 2 s later (rule 24).
+	// lookBudget is how long a flush that is due may wait for what its records refer
+	// to, so that with its commit no record comes more than 2 s later (rule 24).
 	lookBudget = 1750 * time.Millisecond
-	// lookGrace is how long the objects of a flush are looked at, at least, once no
-	// more messages come to it.
-	lookGrace = 500 * time.Millisecond
-	// sulk is for how long nothing is waited for after something was waited for in
-	// vain.
-	sulk = 10 * time.Second
-	// silence is how many looks in a row without an answer make the endpoint one
-	// that is not asked.
-	silence = 8
+	// lookGrace is for how long they are looked at, at least, once no more messages
+	// come to the flush.
+	lookGrace = 200 * time.Millisecond
+	// After something was waited for in vain, flushes wait no longer than sulkBudget,
+	// for as long as sulk.
+	sulkBudget = 100 * time.Millisecond
+	sulk       = 10 * time.Second
 )
 
-// temper decides what is worth waiting for, so that objects that do not come,
-// or an endpoint that does not answer, hold records up for one budget in a while
-// and not again and again. The zero value is patient. Times are given to it.
-type temper struct {
-	absent time.Time // until when absent objects are not waited for
-	silent time.Time // until when the endpoint is not asked
-	mute   int       // looks in a row without an answer
-}
+// temper decides how long to wait for objects, so that those that do not come, an
+// endpoint that does not answer, or more references than can be looked at, hold
+// records up for the whole budget once in a while and not with every flush. The zero
+// value is patient.
+type temper struct{ until time.Time } // it sulks
 
-// asks tells whether to look at all. When an endpoint has been silent for long
-// enough, one look finds out whether it still is.
-func (p *temper) asks(now time.Time) bool {
-	if p.mute < silence {
-		return true
+// sulks tells whether nothing is worth a second look.
+func (t temper) sulks(now time.Time) bool { return now.Before(t.until) }
+
+// inVain notes that a flush has waited for verdicts that did not come.
+func (t *temper) inVain(now time.Time) { t.until = now.Add(sulk) }
+
+// deadline is until when a flush that closes now may wait for verdicts about
+// references of which the first came at since. It was due, or is, at a time.
+func (t temper) deadline(now, since, due time.Time) time.Time {
+	if due.Before(since) {
+		since = due
 	}
-	if now.Before(p.silent) {
-		return false
+	until, grace := since.Add(lookBudget), now.Add(lookGrace)
+	if grace.After(until) {
+		until = grace
 	}
-	p.silent = now.Add(sulk)
-	return true
-}
-
-// waits tells whether to look again for an object that is not there.
-func (p *temper) waits(now time.Time) bool { return !now.Before(p.absent) }
-
-// answered notes a look to which the endpoint said anything.
-func (p *temper) answered() { p.mute = 0 }
-
-// unanswered notes a look to which it did not.
-func (p *temper) unanswered(now time.Time) {
-	p.mute++
-	if p.mute >= silence {
-		p.silent = now.Add(sulk)
+	if short := now.Add(sulkBudget); t.sulks(now) && short.Before(until) {
+		return short
 	}
+	return until
 }
-
-// inVain notes that a flush has waited for objects that did not come.
-func (p *temper) inVain(now time.Time) { p.absent = now.Add(sulk) }
