@@ -30,7 +30,7 @@ test: ## run all tests, on a real SeaweedFS and nats-server
 	@$(WEED) && $(GO) test -timeout 25m ./...
 
 race: ## run the concurrent packages' tests under the race detector (needs a C compiler)
-	@$(WEED) && CGO_ENABLED=1 $(GO) test -race -timeout 30m ./internal/... ./ingest/... ./client/...
+	@$(WEED) && CGO_ENABLED=1 $(GO) test -race -timeout 30m ./internal/... ./ingest/... ./planner/... ./functions/... ./client/...
 
 lint: ## check format, vet, and golangci-lint with the import fences
 	@unformatted=$$(gofmt -l .) && if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
@@ -45,7 +45,7 @@ fuzz: ## run each fuzz target for FUZZTIME (20s)
 bench: build ## measure throughput and latency against the limits; writes bench/latest.json
 	@$(WEED) && $(GO) run ./infra/bench
 
-chaos: build ## publish at full speed while processes are killed, ROUNDS (3) times, then verify; SHORT=1: a brief one
+chaos: build ## publish at full speed while processes are killed, ROUNDS (3) times, then verify; before that a 5 GiB object; SHORT=1: a brief round only
 	@$(WEED) && $(GO) run ./infra/chaos -rounds $(ROUNDS) $(if $(SHORT),-short)
 
 clean: ## remove what was built here; the cache of weed and golangci-lint stays

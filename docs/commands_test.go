@@ -85,7 +85,7 @@ func commandLine(t *testing.T) (uses, flags map[string]bool) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no source of the command: %v", err)
 	}
-	use := regexp.MustCompile(`Use:\s*"([a-z-]+)`)
+	use := regexp.MustCompile(`Use:\s*"([a-z0-9-]+)`)
 	flag := regexp.MustCompile(`"([a-z][a-z0-9-]*)"`)
 	for _, p := range paths {
 		data, err := os.ReadFile(p)
@@ -134,8 +134,10 @@ func TestMetrics(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `(spillway_\\w+)`").FindAllStringSubmatch(text, -1) {
 		documented[m[1]] = true
 	}
-	for _, role := range []string{"ingest", "planner"} {
-		file := role + "/metrics.go"
+	for file, role := range map[string]string{
+		"ingest/metrics.go": "ingest", "planner/metrics.go": "planner", "internal/followup/metrics.go": "refs",
+		"functions/s3events_metrics.go": "s3_events",
+	} {
 		made := regexp.MustCompile(`(?:counters?|gauge|histogram)\("(\w+)"`).FindAllStringSubmatch(read(t, file), -1)
 		if len(made) == 0 {
 			t.Fatalf("found no metrics in %s", file)

@@ -33,9 +33,11 @@ import (
 //	put FILE URL             makes a file an object on the stack's S3
 //	remove URL               deletes an object
 //	fill FILE BYTES TEXT     makes a file of so many bytes, repeating a text
+//	upload FILE TOPIC NAME   makes a file an uploaded value that no record names yet;
+//	                         its URL goes to the environment variable NAME
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"code": code, "await": await, "json": isJSON, "gzip": pack, "http": get, "send": send,
-	"until": until, "put": putObject, "remove": removeObject, "fill": fill,
+	"until": until, "put": putObject, "remove": removeObject, "fill": fill, "upload": uploadOnly,
 }
 
 func arguments(ts *testscript.TestScript, neg bool, args []string, least, most int) {

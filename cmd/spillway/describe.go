@@ -109,6 +109,9 @@ func (a *app) showDescription(d description) error {
 	row("partition key\t%s", d.Key)
 	row("flush age\t%s", time.Duration(d.FlushAge))
 	row("storage\treplication %s, fsync %s", cmp.Or(d.Replication, rules), map[bool]string{true: "yes", false: rules}[d.Fsync])
+	for i, line := range referenceLines(d.Definition) {
+		row("%s\t%s", map[bool]string{true: "references"}[i == 0], line)
+	}
 	row("folder\t%s", d.Folder)
 	row("\t%s", d.S3)
 	row("layout\tepoch %d: %d live segments, %d sealed", d.Epoch, d.Live, d.Sealed)

@@ -17,10 +17,11 @@ func (a *app) dev() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a whole stack on this machine: NATS, SeaweedFS and the functions",
-		Long: `Starts a NATS server with JetStream, a SeaweedFS ("weed mini") and an ingest
-worker and a planner, all on loopback, and keeps their data in a folder between
-runs. The folder's stack.json tells other commands where everything is (--stack).
-Topics that messages name are made by themselves here. Ends at Ctrl-C or SIGTERM.`,
+		Long: `Starts a NATS server with JetStream, a SeaweedFS ("weed mini"), an ingest worker, a
+planner and a follow-up of references, all on loopback, and keeps their data in a
+folder between runs. The folder's stack.json tells other commands where everything is
+(--stack). Topics that messages name are made by themselves here, and may refer to objects in
+the bucket of the setting s3-bucket, if there is one. Ends at Ctrl-C or SIGTERM.`,
 		Example: "  spillway dev\n  spillway dev --dir /var/tmp/stack --metrics 127.0.0.1:9090",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -76,8 +77,9 @@ func (a *app) runDev(ctx context.Context, conf devstack.Config, work func(contex
 		case <-run.Done():
 		}
 	}()
-	// The worker belongs to this stack, whatever other settings say.
+	// The functions belong to this stack, whatever other settings say.
 	a.cfg.NATS, a.cfg.Filer, a.cfg.FilerGRPC, a.cfg.Bucket = i.NATS, i.Filer, "", i.Bucket
+	a.cfg.S3, a.cfg.S3AccessKey, a.cfg.S3SecretKey = i.S3.URL, i.S3.AccessKey, i.S3.SecretKey
 	err = work(run)
 	if died := context.Cause(run); is[*devstack.DiedError](died) {
 		return &functions.RetryError{Err: died}
@@ -88,10 +90,21 @@ func (a *app) runDev(ctx context.Context, conf devstack.Config, work func(contex
 // devFunctions runs all functions in this process until ctx ends.
 func (a *app) devFunctions(ctx context.Context, plan functions.PlanOptions, metrics string) error {
 	return a.withDeps(ctx, metrics, func(d functions.Deps) error {
+		done, err := a.judge(ctx, &d)
+		if err != nil {
+			return err
+		}
+		defer done()
 		g, ctx := errgroup.WithContext(ctx)
-		g.Go(func() error { return a.ingestFunction(ctx, d, functions.IngestOptions{AutoCreate: true}) })
+		g.Go(func() error {
+			return a.ingestFunction(ctx, d, functions.IngestOptions{AutoCreate: true, Buckets: a.allowedByDefault()})
+		})
 		g.Go(func() error {
 			_, err := functions.Plan(ctx, d, plan)
+			return err
+		})
+		g.Go(func() error {
+			_, err := functions.Refs(ctx, d, functions.RefsOptions{})
 			return err
 		})
 		return g.Wait()

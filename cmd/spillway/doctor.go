@@ -85,7 +85,7 @@ func (a *app) examine(ctx context.Context, monitor string, sweep bool) error {
 	} else if err := a.showFindings(result); err != nil {
 		return err
 	}
-	return verdict(result.Report)
+	return judgement(result.Report)
 }
 
 // setup connects to what can be connected to.
@@ -112,8 +112,8 @@ func (a *app) setup(ctx context.Context, monitor string) (doctor.Setup, func()) 
 	return s, func() { nc.Close(); done() }
 }
 
-// verdict gives a report its exit code.
-func verdict(r doctor.Report) error {
+// judgement gives a report its exit code.
+func judgement(r doctor.Report) error {
 	err := fmt.Errorf("%d of %d checks failed", r.Count(doctor.Fail), len(r.Findings))
 	switch {
 	case r.Unfit():

@@ -19,7 +19,7 @@ var jsonCalls = []struct {
 	code int
 }{
 	{"version", 0},
-	{"topic create talk --flush-age 100ms", 0},
+	{"topic create talk --flush-age 100ms --allow spillway", 0},
 	{"publish talk INPUT --ack stored", 0},
 	{"submit talk --prefix s3://spillway/none/", 0},
 	{"topic list", 0},
@@ -29,6 +29,9 @@ var jsonCalls = []struct {
 	{"segments talk", 0},
 	{"edit roll talk --all", 0},
 	{"edit finish talk", 0},
+	{"refs check talk", 0},
+	{"refs adopt talk", 0},
+	{"refs drop talk", 0},
 	{"plan talk --explain", 0},
 	{"plan talk --expect 1MB/s --for 1m", 0},
 	{"plan --show-policy", 0},

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,7 +31,10 @@ type publishOptions struct {
 	rate                                  float64
 	receipts                              string
 
-	largest           int // bytes of a value
+	largest int  // bytes of a value
+	named   bool // the bucket is named by a flag
+	// rejected says why a worker would reject uploaded values; nil: there are none.
+	rejected          func() error
 	keyPath, timePath []string
 	fixed             []client.Header
 }
@@ -46,7 +50,10 @@ is a value; with "value" the whole input is one. FILE may be gzipped; "-" or non
 is standard input.
 
 Values over 512 KiB, of up to 256 MiB here, are uploaded to the S3 bucket that
---s3-bucket names, and their records refer to them; without one they are refused.
+--s3-bucket names, and their records refer to them; without one they are refused,
+and so they are if the topic does not allow that bucket (topic set --allow), as far
+as the filer can be asked. Given as a flag, that is an error before anything is
+published; as a setting, it is one at the first such value.
 
 --ack buffered waits until JetStream has the records, --ack stored until they are
 in files. --receipts writes a line of JSON per record: its number, its receipt and
@@ -60,7 +67,7 @@ worst one gives the exit code, in the order 1, 78, 2, 75.`,
 		Args:    usage(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.hasKey = cmd.Flags().Changed("key")
-			o.largest = maxLine
+			o.largest, o.named = maxLine, cmd.Flags().Changed("s3-bucket")
 			if err := o.check(args[0]); err != nil {
 				return &functions.UsageError{Err: err}
 			}
@@ -173,6 +180,12 @@ func (a *app) publishAll(ctx context.Context, name string, in *bufio.Reader, o *
 	}
 	if objects != nil {
 		o.largest = maxUpload
+		o.rejected = sync.OnceValue(func() error { return a.allowance(ctx, name).below(a.cfg.S3Bucket, uploads(name)) })
+	}
+	if objects != nil && o.named {
+		if err := o.rejected(); err != nil {
+			return err
+		}
 	}
 	return a.deliver(ctx, delivery{
 		topic: name, ack: o.ack, receipts: o.receipts, objects: objects, verb: "published",
@@ -315,6 +328,9 @@ func (a *app) feed(ctx context.Context, t target, in *bufio.Reader, o publishOpt
 		if err != nil {
 			return &functions.UsageError{Err: fmt.Errorf("line %d: %w", line, err)}
 		}
+		if err := o.refuses(value); err != nil {
+			return fmt.Errorf("line %d: %w", line, err)
+		}
 		if limit.Wait(ctx) != nil {
 			return context.Cause(ctx)
 		}
@@ -329,6 +345,17 @@ func (a *app) feed(ctx context.Context, t target, in *bufio.Reader, o publishOpt
 		}
 		show.at(t.sum.Records, t.sum.Bytes)
 	}
+}
+
+// refuses says why a value is not to be uploaded, if it would be.
+func (o *publishOptions) refuses(value []byte) error {
+	if o.rejected == nil || len(value) <= client.MaxValue {
+		return nil
+	}
+	if err := o.rejected(); err != nil {
+		return fmt.Errorf("the value has %d bytes, and would be uploaded: %w", len(value), err)
+	}
+	return nil
 }
 
 // advise adds what to do about an error of publish.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spillway-mq/spillway/functions"
 	"github.com/spillway-mq/spillway/internal/record"
+	"github.com/spillway-mq/spillway/internal/ref"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/verify"
 )
@@ -46,9 +47,10 @@ NDJSON with all fields, "raw" (values only, a line each) or "table".
 whether it is "valid", "missing", "deleted" or "changed" (and what of it), or
 "pending" if it could not be read now: as "fetched" in NDJSON, and in the table. With
 --output raw the object's bytes come in place of the value. --dir keeps valid
-objects as files named by segment and offset. None of this stops the reading; the
-exit code is 1 at the end if an object was not valid, and 75 or 78 if some could
-not be read.
+objects as files named by segment and offset. What the topic does not allow (topic
+describe) is not read, nor anything if --s3 is not the topic's endpoint: it is
+"pending". None of this stops the reading; the exit code is 1 at the end if an
+object was not valid, and 75 or 78 if some could not, or must not, be read.
 
 Splits, merges and rolls do not matter to a reader: it follows them, and positions
 stay valid. Where records that it has not read were trimmed it ends with exit code
@@ -99,7 +101,7 @@ func (a *app) readTopic(ctx context.Context, name string, o readOptions) error {
 	if !o.fetch {
 		return a.readAll(ctx, r, o, nil)
 	}
-	f, err := a.newFetcher(ctx, o.dir)
+	f, err := a.newFetcher(ctx, func(ctx context.Context) (*segment.Topic, error) { return store.Topic(ctx, name) }, o.dir)
 	if err != nil {
 		return err
 	}
@@ -264,6 +266,8 @@ func shownValue(item segment.Item, got *fetched) string {
 		return "REJECTED: " + item.Rejected
 	case item.Ref == nil:
 		return fmt.Sprintf("%q", item.Value)
+	case got == nil && item.Pending:
+		return fmt.Sprintf("%q (%d bytes): %s", item.Ref.URL, item.Ref.Size, ref.Pending)
 	case got == nil:
 		return fmt.Sprintf("%q (%d bytes)", item.Ref.URL, item.Ref.Size)
 	case got.Error != "":

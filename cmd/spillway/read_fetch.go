@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,10 +9,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spillway-mq/spillway/functions"
+	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/ref"
 	"github.com/spillway-mq/spillway/internal/segment"
+	"github.com/spillway-mq/spillway/internal/topic"
+	"github.com/spillway-mq/spillway/internal/verdict"
 )
 
 // fetched is what reading a reference's object came to.
@@ -38,12 +43,13 @@ func (f *fetched) appendTo(object []byte) []byte {
 // fetcher reads the objects that records refer to, one at a time.
 type fetcher struct {
 	store ref.Getter
+	rules rules
 	close func()
 	dir   string // where valid ones are kept; empty: nowhere
 	bad   tally
 }
 
-func (a *app) newFetcher(ctx context.Context, dir string) (*fetcher, error) {
+func (a *app) newFetcher(ctx context.Context, look func(context.Context) (*segment.Topic, error), dir string) (*fetcher, error) {
 	if dir != "" {
 		if err := os.MkdirAll(dir, 0o777); err != nil {
 			return nil, &functions.UsageError{Err: err}
@@ -53,12 +59,47 @@ func (a *app) newFetcher(ctx context.Context, dir string) (*fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fetcher{store: store, close: store.Close, dir: dir}, nil
+	return &fetcher{store: store, rules: rules{endpoint: a.cfg.S3, look: look}, close: store.Close, dir: dir}, nil
+}
+
+// rules are what a topic says of the objects that its records may refer to, and
+// the endpoint that is asked for them.
+type rules struct {
+	endpoint string // of the settings
+	look     func(context.Context) (*segment.Topic, error)
+	topic    topic.Definition
+	at       time.Time // when it was read
+}
+
+// rulesAge is how old the rules may be: one who follows a topic does so for weeks.
+const rulesAge = time.Second
+
+// refusal says why an object is not to be read, if it is not. err ends the reading.
+func (r *rules) refusal(ctx context.Context, f record.Ref) (refusal, err error) {
+	if time.Since(r.at) > rulesAge {
+		t, err := r.look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r.topic, r.at = t.Definition, time.Now()
+	}
+	_, refusal = verdict.Allowed(r.topic, f)
+	if refusal == nil && !r.topic.ServedBy(r.endpoint) {
+		refusal = &verdict.ElsewhereError{Topic: r.topic.Name, Wants: r.topic.Endpoint, Has: cmp.Or(r.endpoint, "AWS's")}
+	}
+	return refusal, nil
 }
 
 // fetch reads an object to its end. Its error ends the reading: the context's, or
 // one of what is written here.
 func (f *fetcher) fetch(ctx context.Context, item segment.Item, raw io.Writer) (fetched, error) {
+	switch no, err := f.rules.refusal(ctx, *item.Ref); {
+	case err != nil:
+		return fetched{}, err
+	case no != nil:
+		f.bad.add(fetchError(item, no))
+		return fetched{State: string(ref.StateOf(no)), Error: no.Error()}, nil
+	}
 	out := &output{to: raw}
 	var file *os.File
 	if f.dir != "" {
@@ -103,11 +144,15 @@ func (o *output) Write(b []byte) (int, error) {
 }
 
 // fetchError gives an error its exit code: that an object is not what its record
-// says is a fault of the data, and the others are as they are elsewhere.
+// says is a fault of the data, that it must not be read one of the setup, and the
+// others are as they are elsewhere.
 func fetchError(item segment.Item, err error) error {
 	where := fmt.Errorf("segment %v, offset %d: %w", item.Segment, item.Offset, err)
-	if ref.StateOf(err) != ref.Pending {
+	switch {
+	case ref.StateOf(err) != ref.Pending:
 		return &notValidError{where}
+	case is[*verdict.NotAllowedError](err), is[*verdict.ElsewhereError](err):
+		return &functions.ConfigError{Err: where}
 	}
 	return explain(where)
 }

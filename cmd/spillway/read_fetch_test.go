@@ -10,12 +10,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spillway-mq/spillway/functions"
 	"github.com/spillway-mq/spillway/infra/devstack/devtest"
 	"github.com/spillway-mq/spillway/internal/object"
 	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/segment"
+	"github.com/spillway-mq/spillway/internal/topic"
 )
 
 // served is an endpoint that says one thing and sends another.
@@ -27,6 +30,86 @@ type served struct {
 
 func (s served) Get(context.Context, object.Name, int64, string) (io.ReadCloser, object.Info, error) {
 	return io.NopCloser(strings.NewReader(s.data)), s.info, s.err
+}
+
+// allowing are the rules of a topic that allows these buckets.
+func allowing(buckets ...string) rules {
+	return rules{look: func(context.Context) (*segment.Topic, error) {
+		return &segment.Topic{Definition: topic.Definition{Name: "t", Buckets: buckets}}, nil
+	}}
+}
+
+// unasked is an endpoint that must not be asked.
+type unasked struct{ t *testing.T }
+
+func (s unasked) Get(context.Context, object.Name, int64, string) (io.ReadCloser, object.Info, error) {
+	s.t.Error("the endpoint was asked")
+	return nil, object.Info{}, object.ErrForbidden
+}
+
+// TestFetchRefuses: what a topic does not allow, or has elsewhere, is not asked
+// for; that is a fault of the setup, and says how to mend it. The others are read.
+func TestFetchRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		buckets            []string
+		endpoint, settings string
+		says               string
+	}{
+		"no list":          {nil, "", "http://h", "topic set t --allow bucket"},
+		"another bucket":   {[]string{"bucket2", "buck"}, "", "http://h", "topic set t --allow bucket"},
+		"another prefix":   {[]string{"bucket/j"}, "", "http://h", "s3://bucket/k"},
+		"another endpoint": {[]string{"bucket"}, "http://h:1", "http://h", "are at http://h:1"},
+		"no endpoint":      {[]string{"bucket"}, "http://h:1", "", "are at http://h:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			def := topic.Definition{Name: "t", Buckets: c.buckets, Endpoint: c.endpoint}
+			look := func(context.Context) (*segment.Topic, error) { return &segment.Topic{Definition: def}, nil }
+			fetch := fetcher{store: unasked{t}, rules: rules{endpoint: c.settings, look: look}, dir: t.TempDir()}
+			item := segment.Item{Record: record.Record{Ref: &record.Ref{URL: "s3://bucket/k", Size: 5}}}
+			got, err := fetch.fetch(t.Context(), item, io.Discard)
+			if err != nil || got.State != "pending" || got.Bytes != 0 || !strings.Contains(got.Error, c.says) {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if code := functions.ExitCode(fetch.bad.err("x")); code != functions.ExitConfig {
+				t.Errorf("exit code %d: %v", code, fetch.bad.err("x"))
+			}
+		})
+	}
+}
+
+// TestFetchRulesChange: the rules are read again when they have become old, and
+// reading ends when they cannot be.
+func TestFetchRulesChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		def, looks, away := topic.Definition{Name: "t"}, 0, error(nil)
+		r := rules{look: func(context.Context) (*segment.Topic, error) {
+			looks++
+			return &segment.Topic{Definition: def}, away
+		}}
+		check := func(refused bool, want int) {
+			t.Helper()
+			no, err := r.refusal(t.Context(), record.Ref{URL: "s3://bucket/k"})
+			if err != nil || (no != nil) != refused || looks != want {
+				t.Errorf("%v, error %v, %d looks", no, err, looks)
+			}
+		}
+		check(true, 1)
+		def.Allow("bucket")
+		check(true, 1)
+		time.Sleep(2 * rulesAge)
+		check(false, 2)
+		def.AllowOnly()
+		check(false, 2)
+		time.Sleep(2 * rulesAge)
+		check(true, 3)
+		time.Sleep(2 * rulesAge)
+		away = segment.ErrDeleting
+		fetch := fetcher{store: unasked{t}, rules: r}
+		item := segment.Item{Record: record.Record{Ref: &record.Ref{URL: "s3://bucket/k"}}}
+		if _, err := fetch.fetch(t.Context(), item, io.Discard); !errors.Is(err, segment.ErrDeleting) {
+			t.Errorf("error %v", err)
+		}
+	})
 }
 
 // TestFetch: what an object turns out to be when it is read, what that makes of
@@ -56,7 +139,7 @@ func TestFetch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			fetch := fetcher{store: c.s, dir: dir}
+			fetch := fetcher{store: c.s, rules: allowing("bucket"), dir: dir}
 			var raw bytes.Buffer
 			got, err := fetch.fetch(t.Context(), segment.Item{Offset: 7, Record: record.Record{Ref: &c.ref}}, &raw)
 			if err != nil || got.State != c.state || (got.Error == "") != (c.code == 0) {
@@ -89,7 +172,7 @@ func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
 func TestFetchEnds(t *testing.T) {
 	item := segment.Item{Record: record.Record{Ref: &record.Ref{URL: "s3://bucket/k", Size: 5}}}
 	full := errors.New("no space left")
-	fetch := fetcher{store: served{object.Info{Size: 5}, "alpha", nil}}
+	fetch := fetcher{store: served{object.Info{Size: 5}, "alpha", nil}, rules: allowing("bucket")}
 	if _, err := fetch.fetch(t.Context(), item, brokenWriter{full}); !errors.Is(err, full) {
 		t.Errorf("%v", err)
 	}

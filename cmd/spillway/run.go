@@ -35,6 +35,10 @@ when work is left, another worker had the lease all through --wait, or a server
 is not available, and 78 when the setup is wrong. The default of --wait is enough
 to take over from a worker that died.
 
+The objects that records refer to are looked at where the S3 settings say (--s3 and
+its kin). Without any of them, references are committed as pending, and looked at by
+whoever follows them up: spillway run refs.
+
 --metrics serves /metrics for Prometheus, and /healthz, which answers 503 with the
 reason when the worker, the lane or the filer has been failing for 30 s.`,
 		Example: "  spillway run ingest --nats nats://nats:4222 --filer filer:8888\n  spillway run ingest --once --deadline 55s",
@@ -46,6 +50,7 @@ reason when the worker, the lane or the filer has been failing for 30 s.`,
 			if wait := cmd.Flags().Changed("wait"); wait && (o.Wait <= 0 || !o.Once) {
 				return &functions.UsageError{Err: errors.New("--wait is a positive time and goes with --once")}
 			}
+			o.Buckets = a.allowedByDefault()
 			return a.ingest(cmd.Context(), o, metrics)
 		},
 	}
@@ -58,7 +63,7 @@ reason when the worker, the lane or the filer has been failing for 30 s.`,
 	f.BoolVar(&o.AutoCreate, "auto-create", false, "make topics that messages name")
 	f.Int64Var(&o.LaneBytes, "lane-bytes", 0, "size of the lane if it is made now (default 1 GiB)")
 	f.StringVar(&metrics, "metrics", "", "serve /metrics and /healthz at this address")
-	cmd.AddCommand(ingest, a.runPlanner())
+	cmd.AddCommand(ingest, a.runPlanner(), a.runRefs(), a.runS3Events())
 	return cmd
 }
 
@@ -68,6 +73,11 @@ const memoryLimit = 200 << 20
 
 func (a *app) ingest(ctx context.Context, o functions.IngestOptions, metrics string) error {
 	return a.withDeps(ctx, metrics, func(d functions.Deps) error {
+		done, err := a.judge(ctx, &d)
+		if err != nil {
+			return err
+		}
+		defer done()
 		return a.ingestFunction(ctx, d, o)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,13 @@ named as s3://bucket/key, the key as it is, with nothing escaped: as arguments, 
 All but url may be left out. What is given must be what the object is. Submitting
 stops at the first object that is missing or another one, and waits for what is
 under way; --dry-run looks at all of them and publishes nothing. An object must
-stay as it is for as long as its record is to be of use: nothing pins it yet.
+stay as it is for as long as its record is to be of use. Workers look at it once
+more and pin it, if it is on Spillway's own filer, so that nothing of Spillway
+deletes it; refs check tells what has become of objects later.
+
+The topic must allow the objects (topic set --allow). This is checked first, where
+the call can ask the filer: objects by URL and prefix before anything is published,
+those of a manifest one by one. In any case workers reject what is not allowed.
 
 --s3 names the endpoint. Exit code 75 is worth another try; what was submitted
 before is then submitted again. Code 2: an object is missing or another one.`,
@@ -56,22 +63,7 @@ before is then submitted again. Code 2: an object is missing or another one.`,
 			if err := o.check(); err != nil {
 				return &functions.UsageError{Err: err}
 			}
-			if err := a.locate(); err != nil {
-				return err
-			}
-			src, done, err := a.source(cmd.Context(), o, cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			defer done()
-			objects, err := a.objects(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if o.dryRun {
-				return a.submitNothing(cmd.Context(), o, lookAt(cmd.Context(), objects, src))
-			}
-			return a.submitAll(cmd.Context(), o, objects, src)
+			return a.submitFrom(cmd.Context(), o, cmd.InOrStdin())
 		},
 	}
 	f := cmd.Flags()
@@ -86,6 +78,31 @@ before is then submitted again. Code 2: an object is missing or another one.`,
 	f.BoolVar(&o.progress, "progress", false, "show progress even if standard error is no terminal")
 	f.StringVar(&o.receipts, "receipts", "", "file for the records' receipts")
 	return cmd
+}
+
+// submitFrom submits what the options name, unless the topic does not allow it.
+func (a *app) submitFrom(ctx context.Context, o submitOptions, stdin io.Reader) error {
+	if err := a.locate(); err != nil {
+		return err
+	}
+	allowed := a.allowance(ctx, o.topic)
+	if err := allowed.check(o); err != nil && !o.dryRun {
+		return err
+	}
+	src, done, err := a.source(ctx, o, stdin)
+	if err != nil {
+		return err
+	}
+	defer done()
+	objects, err := a.objects(ctx)
+	if err != nil {
+		return err
+	}
+	l := looker{objects, allowed}
+	if o.dryRun {
+		return a.submitNothing(ctx, o, l.lookAt(ctx, src))
+	}
+	return a.submitAll(ctx, o, l, src)
 }
 
 func (o *submitOptions) check() error {
@@ -127,13 +144,13 @@ func (o *submitOptions) record(s seen) client.Record {
 	return r
 }
 
-func (a *app) submitAll(ctx context.Context, o submitOptions, objects *client.Objects, src source) error {
+func (a *app) submitAll(ctx context.Context, o submitOptions, l looker, src source) error {
 	return a.deliver(ctx, delivery{
 		topic: o.topic, ack: o.ack, receipts: o.receipts, verb: "submitted",
 		feed: func(ctx context.Context, t target) error {
 			show := newProgress(a.errs, o.progress)
 			defer show.end()
-			for s, err := range lookAt(ctx, objects, src) {
+			for s, err := range l.lookAt(ctx, src) {
 				if err != nil {
 					return err
 				}

@@ -14,6 +14,7 @@ import (
 	"github.com/spillway-mq/spillway/client"
 	"github.com/spillway-mq/spillway/functions"
 	"github.com/spillway-mq/spillway/internal/ref"
+	"github.com/spillway-mq/spillway/internal/verdict"
 )
 
 // looks is how many objects are looked at at a time.
@@ -36,8 +37,14 @@ type look struct {
 	err  error
 }
 
+// looker looks at objects that their topic allows.
+type looker struct {
+	objects *client.Objects
+	allowed allowance
+}
+
 // lookAt looks at several objects at a time.
-func lookAt(ctx context.Context, objects *client.Objects, src source) checked {
+func (l looker) lookAt(ctx context.Context, src source) checked {
 	return func(yield func(seen, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
 		started := make(chan *look, looks)
@@ -47,8 +54,8 @@ func lookAt(ctx context.Context, objects *client.Objects, src source) checked {
 		work.Go(func() error {
 			defer close(started)
 			defer workers.Wait() //nolint:errcheck // always nil
-			for l, err := range src {
-				k := &look{done: make(chan struct{}), seen: seen{listed: l}, err: err}
+			for o, err := range src {
+				k := &look{done: make(chan struct{}), seen: seen{listed: o}, err: err}
 				select {
 				case started <- k:
 				case <-ctx.Done():
@@ -58,7 +65,7 @@ func lookAt(ctx context.Context, objects *client.Objects, src source) checked {
 					close(k.done)
 					return nil
 				}
-				workers.Go(func() error { k.at(ctx, objects); return nil })
+				workers.Go(func() error { l.at(ctx, k); return nil })
 			}
 			return nil
 		})
@@ -75,12 +82,9 @@ func lookAt(ctx context.Context, objects *client.Objects, src source) checked {
 }
 
 // at looks at one object.
-func (k *look) at(ctx context.Context, objects *client.Objects) {
+func (l looker) at(ctx context.Context, k *look) {
 	defer close(k.done)
-	o, err := objects.Check(ctx, k.seen.Reference)
-	if err == nil && k.seen.empty && o.Size != 0 {
-		err = &client.ReferenceError{URL: o.URL, State: string(ref.Changed), Err: fmt.Errorf("size is %d, want 0", o.Size)}
-	}
+	o, err := l.check(ctx, k.seen.listed)
 	switch {
 	case err == nil:
 		k.seen.Reference, k.seen.modified = o.Reference, o.Modified
@@ -89,6 +93,17 @@ func (k *look) at(ctx context.Context, objects *client.Objects) {
 	default:
 		k.err = err
 	}
+}
+
+func (l looker) check(ctx context.Context, is listed) (client.Object, error) {
+	if err := l.allowed.object(is.URL); err != nil {
+		return client.Object{}, err
+	}
+	o, err := l.objects.Check(ctx, is.Reference)
+	if err == nil && is.empty && o.Size != 0 {
+		err = &client.ReferenceError{URL: o.URL, State: string(ref.Changed), Err: fmt.Errorf("size is %d, want 0", o.Size)}
+	}
+	return o, err
 }
 
 // tally counts errors by exit code, and keeps the first of each.
@@ -115,8 +130,12 @@ func (t *tally) err(what string) error {
 	return functions.Worst(errs...)
 }
 
-// stateOf is the state of a reference of which an error tells.
+// stateOf is the state of a reference of which an error tells, or what would
+// become of it.
 func stateOf(err error) string {
+	if is[*verdict.NotAllowedError](err) {
+		return "rejected"
+	}
 	if e, ok := errors.AsType[*client.ReferenceError](err); ok {
 		return e.State
 	}

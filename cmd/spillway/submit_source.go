@@ -58,9 +58,8 @@ func (a *app) source(ctx context.Context, o submitOptions, stdin io.Reader) (s s
 // below lists the objects whose keys have a prefix. Empty ones whose keys end in
 // a slash are folders, as consoles and file managers make them, and left out.
 func (a *app) below(ctx context.Context, prefix string) (source, error) {
-	rest, ok := strings.CutPrefix(prefix, "s3://")
-	bucket, start, _ := strings.Cut(rest, "/")
-	if !ok || bucket == "" {
+	bucket, start, ok := cutPrefix(prefix)
+	if !ok {
 		return nil, &functions.UsageError{Err: fmt.Errorf("--prefix %q: want s3://bucket/prefix", prefix)}
 	}
 	store, err := a.s3(ctx)

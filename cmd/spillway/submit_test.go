@@ -155,13 +155,13 @@ func TestLookAtEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listing := 0
+	l, listing := looker{objects: objects}, 0
 	endless := func(yield func(listed, error) bool) {
 		for listing = 0; yield(listed{Reference: client.Reference{URL: strconv.Itoa(listing)}}, nil); listing++ {
 		}
 	}
 	n := 0
-	for s, err := range lookAt(t.Context(), objects, endless) {
+	for s, err := range l.lookAt(t.Context(), endless) {
 		if _, ok := errors.AsType[*client.ReferenceError](err); !ok || s.URL != strconv.Itoa(n) {
 			t.Fatalf("object %d: %s, %v", n, s.URL, err)
 		}
@@ -175,7 +175,7 @@ func TestLookAtEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var last error
-	for _, err := range lookAt(ctx, objects, endless) {
+	for _, err := range l.lookAt(ctx, endless) {
 		last = err
 		cancel()
 	}

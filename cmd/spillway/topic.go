@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -23,10 +25,7 @@ to. It has no stream of its own: any lane carries any topic.`,
 }
 
 func (a *app) topicCreate() *cobra.Command {
-	var key, replication, lanes string
-	var age time.Duration
-	var segments int
-	var fsync bool
+	var o createOptions
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a topic",
@@ -38,21 +37,20 @@ The flush age is how long a record may wait before it is written: longer makes
 fewer, larger files. Publishers that ask for "stored" do not wait for it.
 
 With --segments the topic starts with so many, of equal parts of the key space.
-They can be split and merged at any time (spillway edit).`,
-		Example: "  spillway topic create orders --key json:/customer/id --segments 4\n  spillway topic create clicks --key none --flush-age 10s",
-		Args:    usage(cobra.ExactArgs(1)),
+They can be split and merged at any time (spillway edit).
+
+` + aboutAllow + `
+Without --allow it is the bucket of the setting s3-bucket, if there is one, and
+else none. --endpoint says for good where these buckets are; without it everybody
+looks where their own settings say (--s3). All of it can be changed (topic set).`,
+		Example: "  spillway topic create orders --key json:/customer/id --segments 4\n" +
+			"  spillway topic create clicks --key none --flush-age 10s\n" +
+			"  spillway topic create images --allow photos/2026/ --allow payloads",
+		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := topic.ParseKey(key)
+			def, err := a.newDefinition(args[0], o, cmd.Flags().Changed("allow"))
 			if err != nil {
-				return &functions.UsageError{Err: err}
-			}
-			def := topic.Definition{Name: args[0], Key: k, FlushAge: topic.Duration(age), Lanes: lanes, Roots: segments}
-			def.Replication, def.Fsync = replication, fsync
-			if err := def.Validate(); err != nil {
-				return &functions.UsageError{Err: err}
-			}
-			if def.Name == topic.Unrouted {
-				return &functions.UsageError{Err: fmt.Errorf("topic %q is the system's own: it takes messages for topics that do not exist", def.Name)}
+				return err
 			}
 			t, err := a.createTopic(cmd.Context(), def)
 			if err != nil {
@@ -61,16 +59,65 @@ They can be split and merged at any time (spillway edit).`,
 			if a.cfg.JSON {
 				return a.json(t.Definition)
 			}
-			return a.printf("created topic %s (key %s, flush age %s)\n", t.Name, t.Key, time.Duration(t.FlushAge))
+			refs := ""
+			if len(t.Buckets) > 0 {
+				refs = ", references to " + strings.Join(t.Buckets, ", ")
+			}
+			return a.printf("created topic %s (key %s, flush age %s%s)\n", t.Name, t.Key, time.Duration(t.FlushAge), refs)
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "header", "partition key: header, none or json:/pointer")
-	lanesFlag(cmd, &lanes)
-	cmd.Flags().IntVar(&segments, "segments", 1, fmt.Sprintf("segments to start with, 1 to %d", topic.MaxLive))
-	cmd.Flags().DurationVar(&age, "flush-age", topic.DefaultFlushAge, "how long a record may wait for its flush")
-	cmd.Flags().StringVar(&replication, "replication", "", `copies of its chunks, as SeaweedFS writes them: "001" is one more on another server (default: the filer's rules)`)
-	cmd.Flags().BoolVar(&fsync, "fsync", false, "have chunks on disk before they are committed; their entries follow the filer's rules, which doctor tells (default: the rules)")
+	f := cmd.Flags()
+	f.StringVar(&o.key, "key", "header", "partition key: header, none or json:/pointer")
+	lanesFlag(cmd, &o.lanes)
+	f.IntVar(&o.segments, "segments", 1, fmt.Sprintf("segments to start with, 1 to %d", topic.MaxLive))
+	f.DurationVar(&o.age, "flush-age", topic.DefaultFlushAge, "how long a record may wait for its flush")
+	f.StringVar(&o.replication, "replication", "", `copies of its chunks, as SeaweedFS writes them: "001" is one more on another server (default: the filer's rules)`)
+	f.BoolVar(&o.fsync, "fsync", false, "have chunks on disk before they are committed; their entries follow the filer's rules, which doctor tells (default: the rules)")
+	f.StringArrayVar(&o.allow, "allow", nil, `bucket or bucket/prefix that records may refer to; may be repeated; "" is none`)
+	referenceFlags(f, &o.endpoint, &o.removals)
 	return cmd
+}
+
+// createOptions of one call.
+type createOptions struct {
+	key, lanes, replication string
+	segments                int
+	age                     time.Duration
+	fsync                   bool
+	allow                   []string
+	endpoint                string
+	removals                bool
+}
+
+// newDefinition is what is to be created. It tells all that is wrong with it.
+func (a *app) newDefinition(name string, o createOptions, allowed bool) (topic.Definition, error) {
+	k, err := topic.ParseKey(o.key)
+	if err != nil {
+		k = topic.KeyHeader // this error is told once
+	}
+	list, listErr := parseAllow("--allow", o.allow)
+	endpoint, endErr := topic.ParseEndpoint(o.endpoint)
+	def := topic.Definition{
+		Name: name, Key: k, FlushAge: topic.Duration(o.age), Lanes: o.lanes, Roots: o.segments,
+		Replication: o.replication, Fsync: o.fsync, Endpoint: endpoint, RecordRemovals: o.removals,
+	}
+	if listErr == nil {
+		def.AllowOnly(list...)
+	}
+	if err := errors.Join(err, listErr, endErr, def.Validate()); err != nil {
+		return def, &functions.UsageError{Err: err}
+	}
+	if def.Name == topic.Unrouted {
+		return def, &functions.UsageError{Err: fmt.Errorf("topic %q is the system's own: it takes messages for topics that do not exist", def.Name)}
+	}
+	if allowed {
+		return def, nil
+	}
+	def.AllowOnly(a.allowedByDefault()...)
+	if err := topic.CheckBuckets(def.Buckets); err != nil {
+		return def, &functions.ConfigError{Err: fmt.Errorf("setting s3-bucket: %w", err)}
+	}
+	return def, nil
 }
 
 func (a *app) topicList() *cobra.Command {

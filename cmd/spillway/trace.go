@@ -197,6 +197,7 @@ type place struct {
 	S3       string          `json:"s3"`
 	Time     time.Time       `json:"ts"`
 	Rejected string          `json:"rejected,omitempty"`
+	Pending  bool            `json:"pending,omitempty"` // its object was not verified when it was committed
 }
 
 func (a *app) traced(t inspect.Trace) traced {
@@ -211,7 +212,7 @@ func (a *app) traced(t inspect.Trace) traced {
 	for i, p := range t.Places {
 		out.Places[i] = place{
 			Topic: p.Topic, Row: p.Position.Row, Segment: p.Segment, Range: p.Range, Offset: p.Offset, Chunk: p.Chunk.Entry.N, Index: p.Index,
-			File: a.fileURL(p.Chunk.Entry.Path), S3: s3Name(p.Chunk.Entry.Path), Time: p.Time, Rejected: p.Rejected,
+			File: a.fileURL(p.Chunk.Entry.Path), S3: s3Name(p.Chunk.Entry.Path), Time: p.Time, Rejected: p.Rejected, Pending: p.Pending,
 		}
 	}
 	if t.Original != nil {

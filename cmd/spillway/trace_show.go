@@ -34,6 +34,9 @@ func (a *app) showTrace(t inspect.Trace) error {
 			if p.Rejected != "" {
 				row("rejected", "row %d: %s", p.Position.Row, oneLine(p.Rejected))
 			}
+			if p.Pending {
+				row("pending", "row %d: its object was not found, or not looked at, in time: %s", p.Position.Row, oneLine(p.Ref.URL))
+			}
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -53,6 +56,8 @@ func fateText(t inspect.Trace) string {
 	switch {
 	case t.Fate == inspect.FateControl:
 		text += ": workers sent it to each other; it holds no record"
+	case t.Fate == inspect.FateNoRecord:
+		text += ": an S3 event notification that leaves none, for being sent again, say, or telling of a removal"
 	case t.Fate == inspect.FateDuplicate:
 		text = fmt.Sprintf("dropped as a duplicate: producer %.80q had sent its batch %d before", t.Producer.ID, t.Producer.Sequence)
 	case t.Partial:

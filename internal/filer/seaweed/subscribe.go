@@ -30,8 +30,8 @@ type Scope struct{ Bucket, Prefix string }
 
 // Check tells whether there can be objects in it. The error is a [filer.ErrInvalid].
 func (s Scope) Check() error {
-	if strings.HasPrefix(s.Bucket, ".") {
-		return fmt.Errorf("%w: a bucket's name does not begin with a dot", filer.ErrInvalid)
+	if strings.HasPrefix(s.Bucket, ".") || strings.Contains(s.Bucket, "/") {
+		return fmt.Errorf("%w: no bucket can have the name %.80q", filer.ErrInvalid, s.Bucket)
 	}
 	if err := filer.CheckPath(s.dir()); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (c *Client) Subscribe(ctx context.Context, s Scope, since int64, follow boo
 	if err != nil {
 		return fmt.Errorf("subscribe to %s: %w", s, callError(ctx, err))
 	}
-	for {
+	for r := (logReader{scope: s}); ; {
 		m, err := stream.Recv()
 		switch {
 		case errors.Is(err, io.EOF) && !follow:
@@ -96,22 +96,48 @@ func (c *Client) Subscribe(ctx context.Context, s Scope, since int64, follow boo
 		case err != nil:
 			return fmt.Errorf("subscribe to %s: %w", s, callError(ctx, err))
 		}
-		if err := tell(step(s, m)); err != nil {
+		if err := tell(r.step(m)); err != nil {
 			return err
 		}
 	}
 }
 
+// logReader makes steps of a stream's messages.
+//
+// A filer that knows of no others has one log, and its claims that it has nothing
+// more hold. One that merges the logs of several makes such claims too, and then
+// places before them can still come to be told. What tells the two apart is that the
+// first also reports how far its log is written, with the claim itself or right
+// after it.
+type logReader struct {
+	scope Scope
+	alone bool  // it has one log
+	claim int64 // that waits for such a report; 0: none
+}
+
 // step reads a message, which can be a batch.
-func step(s Scope, m *filer_pb.SubscribeMetadataResponse) Step {
-	out := Step{Upto: m.TsNs, Idle: m.EventNotification == nil && m.TsNs > 0}
-	if out.Idle && m.FlushedTsNs == 0 { // of several filers' logs, where later places can still come to be told
-		out.Upto = 0
+func (r *logReader) step(m *filer_pb.SubscribeMetadataResponse) Step {
+	if m.EventNotification != nil {
+		r.claim = 0
+		out := Step{Events: translate(r.scope, m), Upto: m.TsNs}
+		for _, e := range m.Events {
+			out.Events = append(out.Events, translate(r.scope, e)...)
+			out.Upto = max(out.Upto, e.TsNs)
+		}
+		return out
 	}
-	out.Events = translate(s, m)
-	for _, e := range m.Events {
-		out.Events = append(out.Events, translate(s, e)...)
-		out.Upto = max(out.Upto, e.TsNs)
+	waited := r.claim > 0
+	if m.TsNs > 0 {
+		r.claim = m.TsNs
 	}
-	return out
+	r.alone = r.alone || m.FlushedTsNs > 0 || m.TsNs == 0
+	switch claim := r.claim; {
+	case claim == 0 || !r.alone && !waited:
+		return Step{}
+	case !r.alone:
+		return Step{Idle: true}
+	default:
+		r.claim = 0
+		return Step{Upto: claim, Idle: true}
+	}
 }
