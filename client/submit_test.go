@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/spillway-mq/spillway/internal/lane"
 	"github.com/spillway-mq/spillway/internal/object"
 	"github.com/spillway-mq/spillway/internal/record"
+	"github.com/spillway-mq/spillway/internal/ref"
 )
 
 func TestMain(m *testing.M) { devtest.Main(m) }
@@ -230,5 +232,45 @@ func TestOpenObjects(t *testing.T) {
 		if _, err := OpenObjects(t.Context(), c); !isType[*OptionsError](err) || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestIdenticalLargeValuesAtOnce: several producers publish one value at the same
+// time, before it was ever uploaded. Each call is a record of its own; all refer to
+// one object, which is the one that they say, whoever uploaded it.
+func TestIdenticalLargeValuesAtOnce(t *testing.T) {
+	w, g := newWorld(t, lane.Settings{}), newGateway(t)
+	value := bytes.Repeat([]byte("twin "), MaxValue/4)
+	var calls errgroup.Group
+	for range 3 {
+		p := w.producer(Options{Objects: g.objects(nil)})
+		for range 4 {
+			calls.Go(func() error {
+				_, err := p.PublishSync(t.Context(), "twins", Record{Value: value})
+				return err
+			})
+		}
+	}
+	if err := calls.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	got := w.read(defaultLane)
+	if len(got) != 12 {
+		t.Fatalf("%d records", len(got))
+	}
+	urls := map[string]bool{}
+	for _, r := range got {
+		urls[r.Ref.URL] = true
+		body := ref.NewReader(t.Context(), g.store, *r.Ref)
+		read, err := io.ReadAll(body)
+		if err != nil || !bytes.Equal(read, value) {
+			t.Errorf("%+v: %d bytes, %v", r.Ref, len(read), err)
+		}
+		if err := body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(urls) != 1 {
+		t.Errorf("%v", urls)
 	}
 }
