@@ -142,7 +142,8 @@ func (n *pending) once(hard, stop context.Context, calls *taker, o RefsOptions) 
 }
 
 // handle follows up the topic of a token, which is put off while some of its
-// references wait. failed is about the topic, err about the queue.
+// references wait, and done only when none does. failed is about the topic, err about
+// the queue.
 func (n *pending) handle(hard, stop context.Context, t *work.Token) (failed, err error) {
 	name := t.Parts()[0]
 	r, failed := n.follower.Topic(hard, stop, name)
@@ -159,6 +160,10 @@ func (n *pending) handle(hard, stop context.Context, t *work.Token) (failed, err
 	case failed != nil:
 		n.deps.Logger.Warn("the references of a topic were not followed up, will try again", "topic", name, "err", failed)
 		return failed, t.Later(refsLater)
+	case r.Elsewhere != nil:
+		return nil, t.Later(elsewhereLater(t.Tries))
+	case r.Cut: // and stop has ended: it is for somebody else
+		return nil, t.Later(refsSoonest)
 	case r.Next.IsZero():
 		return nil, t.Done(hard)
 	}
@@ -171,3 +176,10 @@ const (
 	refsLater   = 30 * time.Second
 	refsSoonest = time.Second
 )
+
+// elsewhereLater is for how long to put off a token that whoever has the endpoint of
+// its topic is to take. It is short at first, for that one may be next, and doubles, so
+// that a token which nobody can use costs little until its hour is over.
+func elsewhereLater(tries uint64) time.Duration {
+	return min(refsSoonest<<min(tries, 10), refsLater)
+}

@@ -64,10 +64,11 @@ type Follower struct {
 	topics map[string]*seat
 }
 
-// seat is what is known of a topic, for one at a time.
+// seat is what is known of a topic, for one at a time: who has its mutex.
 type seat struct {
 	sync.Mutex
-	open int
+	users int // who have it, or wait for it; guarded by the follower's mutex
+	open  int // changes with both mutexes held
 }
 
 // New returns a follower.
@@ -122,8 +123,14 @@ type Report struct {
 func (r *Report) add(s Report) {
 	s.Looked, s.Resolved = s.Looked+r.Looked, s.Resolved+r.Resolved
 	s.GivenUp, s.Trimmed = s.GivenUp+r.GivenUp, s.Trimmed+r.Trimmed
+	if s.Open == unknown {
+		s.Open = r.Open
+	}
 	*r = s
 }
+
+// unknown is how many references are open where a round could not find out.
+const unknown = -1
 
 // maxConflicts is how often a look at a topic begins again because somebody else
 // saved what it found.
@@ -143,9 +150,19 @@ func (f *Follower) Topic(ctx, stop context.Context, name string) (Report, error)
 	s := f.seat(name)
 	s.Lock()
 	defer s.Unlock()
-	var sum Report
+	sum, err := f.rounds(ctx, stop, name, s.open)
+	f.leave(name, s, sum.Open)
+	if err != nil && !noTopic(err) && ctx.Err() == nil {
+		f.Metrics.fault()
+	}
+	return sum, err
+}
+
+// rounds looks at a topic, of which so many references were open, until nothing more
+// is due.
+func (f *Follower) rounds(ctx, stop context.Context, name string, open int) (sum Report, err error) {
+	sum.Open = open
 	var known known
-	var err error
 	for conflicts := 0; ; {
 		var r Report
 		var more bool
@@ -169,16 +186,11 @@ func (f *Follower) Topic(ctx, stop context.Context, name string) (Report, error)
 	}
 	if noTopic(err) {
 		sum.Open = 0
-	} else if sum.Open == 0 && (err != nil || !sum.Next.IsZero()) {
-		sum.Open = s.open // it is not known
-	}
-	f.keep(name, s, sum.Open)
-	if err != nil && !noTopic(err) && ctx.Err() == nil {
-		f.Metrics.fault()
 	}
 	return sum, err
 }
 
+// seat is a topic's, which is to be left again.
 func (f *Follower) seat(name string) *seat {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,16 +199,18 @@ func (f *Follower) seat(name string) *seat {
 		s = &seat{}
 		f.topics[name] = s
 	}
+	s.users++
 	return s
 }
 
-// keep remembers topics with open references, and forgets the others.
-func (f *Follower) keep(name string, s *seat, open int) {
+// leave remembers topics with open references, and forgets the others, unless
+// somebody else waits for the seat: all who follow up a topic share one.
+func (f *Follower) leave(name string, s *seat, open int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.Metrics.openChanged(open - s.open)
 	s.open = open
-	if open == 0 && f.topics[name] == s {
+	if s.users--; s.users == 0 && open == 0 {
 		delete(f.topics, name)
 	}
 }

@@ -234,6 +234,21 @@ func TestOneSilent(t *testing.T) {
 	}
 }
 
+// TestSilenceAmongUnasked: what is decided without a look is no answer, and does not
+// hide that nobody answers.
+func TestSilenceAmongUnasked(t *testing.T) {
+	w := newWorld(t, 1)
+	w.Parallel = 1
+	w.slots = make(chan struct{}, 1)
+	w.commit(t, w.first(t), strings.Repeat("p", 100))
+	for i, p := range w.refs {
+		w.objects.say([]error{errDown, &verdict.NotAllowedError{Topic: "orders"}}[i%2], p.url)
+	}
+	if r := w.follow(t); r.Silent == nil || r.Looked > 2*silence || r.GivenUp != r.Looked/2 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestElsewhere: a topic whose objects are at another endpoint is left to those
 // who follow up there, as it is.
 func TestElsewhere(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/segment"
+	"github.com/spillway-mq/spillway/internal/topic"
 )
 
 // TestTrimmed: records that are trimmed while their references are open, or before
@@ -103,16 +104,13 @@ func TestNoReference(t *testing.T) {
 	})
 }
 
-// TestDamaged: a segment that cannot be read is told, and the others are followed
-// up all the same.
-func TestDamaged(t *testing.T) {
-	w := newWorld(t, 3)
+// damaged commits a pending reference to a new segment, in a chunk that cannot be
+// read.
+func (w *world) damaged(t *testing.T, id topic.SegmentID) {
+	t.Helper()
 	w.store.Inline = 0
-	live := w.live(t)
-	for _, l := range live {
-		w.commit(t, l.ID, "p")
-	}
-	s, err := w.top.Segment(t.Context(), live[1].ID)
+	w.commit(t, id, "p")
+	s, err := w.top.Segment(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +121,16 @@ func TestDamaged(t *testing.T) {
 	if err := w.fs.LoseBlobs(c.Entry.Path); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestDamaged: a segment that cannot be read is told, and the others are followed
+// up all the same.
+func TestDamaged(t *testing.T) {
+	w := newWorld(t, 3)
+	live := w.live(t)
+	w.commit(t, live[0].ID, "p")
+	w.damaged(t, live[1].ID)
+	w.commit(t, live[2].ID, "p")
 	r, err := w.Topic(t.Context(), t.Context(), "orders")
 	if !errors.Is(err, filer.ErrNotFound) || !strings.Contains(err.Error(), string(live[1].ID)) || r.Open != 2 {
 		t.Errorf("%+v, %v", r, err)

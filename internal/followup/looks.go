@@ -3,7 +3,6 @@ package followup
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 
@@ -17,7 +16,8 @@ import (
 const (
 	// roundLooks is how many looks a round makes before it saves what it found.
 	roundLooks = 4096
-	// silence is how many looks in a row without an answer end a round.
+	// silence is how many looks in a row without an answer end a round. Those for
+	// which nobody was asked are not in the row.
 	silence = 8
 )
 
@@ -30,7 +30,7 @@ type looks struct {
 
 	mu        sync.Mutex
 	left      int   // that may still be begun
-	mute      int   // in a row without an answer
+	mute      int   // in a row without an answer, of those for which the endpoint was asked
 	silent    error // why no more are begun: nobody answers
 	elsewhere error // why none counts
 	cut       bool  // stop ended before all was begun
@@ -99,21 +99,15 @@ func (l *looks) look(at Open, r record.Ref, fresh bool) {
 		l.fresh--
 	}
 	switch {
-	case foreign(err):
+	case verdict.Foreign(err):
 		l.elsewhere = err
 	case verdict.Silent(err):
 		if l.mute++; l.mute >= silence {
 			l.silent = err
 		}
-	default:
+	case verdict.Asked(err):
 		l.mute = 0
 	}
-}
-
-// foreign tells that this judge cannot look at the topic's objects at all.
-func foreign(err error) bool {
-	var elsewhere *verdict.ElsewhereError
-	return errors.As(err, &elsewhere) || errors.Is(err, verdict.ErrNoEndpoint)
 }
 
 // room tells whether another reference can become open, beside so many. If only

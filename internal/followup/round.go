@@ -55,7 +55,7 @@ func (f *Follower) round(ctx, stop context.Context, name string, k *known) (r Re
 	*k = known{}
 	t, err := f.Store.Topic(ctx, name)
 	if err != nil {
-		return r, false, err
+		return Report{Open: unknown}, false, err
 	}
 	in := &round{
 		Follower: f, topic: t, file: fileOf(f.Store, t), looks: f.newLooks(ctx, stop, t.Definition), known: was,
@@ -63,7 +63,7 @@ func (f *Follower) round(ctx, stop context.Context, name string, k *known) (r Re
 	}
 	r, more, err = in.run(ctx)
 	if again, why := in.gone(ctx, err); again || why != nil {
-		return Report{}, again, why
+		return Report{Open: unknown}, again, why
 	}
 	if err == nil {
 		*k = in.known
@@ -87,7 +87,7 @@ func (r *round) load(ctx context.Context) error {
 
 func (r *round) run(ctx context.Context) (Report, bool, error) {
 	if err := r.load(ctx); err != nil {
-		return Report{}, false, err
+		return Report{Open: unknown}, false, err
 	}
 	open := len(r.state.Open)
 	if err := r.learn(ctx); err != nil {
@@ -104,7 +104,7 @@ func (r *round) run(ctx context.Context) (Report, bool, error) {
 		return Report{Open: open}, false, errors.Join(append(r.faults, err)...)
 	}
 	if again, why := r.gone(ctx, errors.Join(r.faults...)); again || why != nil {
-		return Report{}, again, why
+		return Report{Open: unknown}, again, why
 	}
 	if err := r.save(ctx); err != nil {
 		return Report{Open: open}, false, err
