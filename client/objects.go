@@ -126,7 +126,8 @@ func (o *Objects) Check(ctx context.Context, r Reference) (Object, error) {
 // upload sees to it that there is an object with the value, named by its digest,
 // and returns the reference. An object of that name with that size and digest is
 // used as it is, so that an upload that is repeated costs one look, unless it is
-// too old for that.
+// too old for that. The digest may be what whoever put the object has written
+// beside it, who is trusted (docs/REFERENCES.md).
 func (o *Objects) upload(ctx context.Context, topicName string, value []byte) (record.Ref, error) {
 	if err := topic.CheckName(topicName); err != nil {
 		return record.Ref{}, err

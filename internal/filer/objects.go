@@ -56,8 +56,8 @@ type Object struct {
 type Objects interface {
 	// Look finds an object or one version of it. ErrNotFound: there is none, or
 	// the current version is a delete marker; ErrNoBucket is the particular case
-	// of it. ErrInvalid: no object can have that name, or what is there is one of
-	// our own files.
+	// of it, whatever the key and the version. ErrInvalid: no object of the bucket
+	// can have that name, or what is there is one of our own files.
 	Look(ctx context.Context, n ObjectName) (Object, error)
 	// Mark sets one attribute of an object, or removes it if value is empty, and
 	// changes nothing else: neither bytes nor ETag, time, metadata or tags.
@@ -121,34 +121,43 @@ type Place struct {
 	Folder bool
 }
 
-// Place finds the place as SeaweedFS's gateway does: slashes count once, a
-// leading one not at all, and a backslash is one. ErrInvalid: no object can have
-// the name.
+// CleanKey spells a key as SeaweedFS's gateway does: slashes count once, a leading
+// one not at all, and a backslash is one. Keys that differ only in this name the
+// same object there.
+func CleanKey(key string) string {
+	slash := func(r rune) bool { return r == '/' || r == '\\' }
+	clean := strings.Join(strings.FieldsFunc(key, slash), "/")
+	if clean != "" && (strings.HasSuffix(key, "/") || strings.HasSuffix(key, `\`)) {
+		clean += "/"
+	}
+	return clean
+}
+
+// Place finds the place, by [CleanKey]. ErrInvalid: no object can have the name;
+// only Bucket is set then, or nothing if no bucket can have its name either.
 func (n ObjectName) Place() (Place, error) {
-	bad := func(why string) (Place, error) { return Place{}, fmt.Errorf("%w: %.200s: %s", ErrInvalid, n, why) }
+	bad := func(why string) error { return fmt.Errorf("%w: %.200s: %s", ErrInvalid, n, why) }
 	if strings.HasPrefix(n.Bucket, ".") {
-		return bad("a bucket's name does not begin with a dot")
+		return Place{}, bad("a bucket's name does not begin with a dot")
 	}
 	if err := checkBucket(n.Bucket); err != nil {
 		return Place{}, err
 	}
-	key := strings.ReplaceAll(n.Key, `\`, "/")
-	segments := strings.FieldsFunc(key, func(r rune) bool { return r == '/' })
-	if len(segments) == 0 {
-		return bad("the key names nothing")
+	bucket := bucketsDir + n.Bucket
+	key, folder := strings.CutSuffix(CleanKey(n.Key), "/")
+	if key == "" {
+		return Place{Bucket: bucket}, bad("the key names nothing")
 	}
-	for i, s := range segments {
+	for i, s := range strings.Split(key, "/") {
 		if s == "." || s == ".." || i == 0 && s == uploads {
-			return bad(fmt.Sprintf("the key has a segment %q", s))
+			return Place{Bucket: bucket}, bad(fmt.Sprintf("the key has a segment %q", s))
 		}
 	}
-	p := Place{Bucket: bucketsDir + n.Bucket, Folder: strings.HasSuffix(key, "/")}
-	p.Path = p.Bucket + "/" + strings.Join(segments, "/")
-	p.Versions = p.Path + versions
-	if err := CheckPath(p.Path); err != nil {
-		return Place{}, err
+	path := bucket + "/" + key
+	if err := CheckPath(path); err != nil {
+		return Place{Bucket: bucket}, err
 	}
-	return p, nil
+	return Place{Bucket: bucket, Path: path, Versions: path + versions, Folder: folder}, nil
 }
 
 // Version is the path of the version with an id.

@@ -47,7 +47,7 @@ func (n Name) Check() error {
 	if err := checkKey(n.Key); err != nil {
 		return err
 	}
-	if len(n.Version) > maxVersion || !printable(n.Version) {
+	if !isVersion(n.Version) {
 		return &NameError{"version", "want at most 1024 printable ASCII characters"}
 	}
 	return nil
@@ -113,6 +113,8 @@ func checkBucket(bucket string) error {
 	}
 	return nil
 }
+
+func isVersion(s string) bool { return len(s) <= maxVersion && printable(s) }
 
 func printable(s string) bool {
 	for i := range len(s) {

@@ -107,7 +107,7 @@ func (u *upload) complete(ctx context.Context, o PutOptions) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{ETag: unquote(out.ETag), Version: versionOf(out.VersionId)}, nil
+	return putInfo(out.ETag, out.VersionId), nil
 }
 
 // abort throws the parts away, even if ctx has ended. After a completion whose

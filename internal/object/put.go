@@ -85,7 +85,15 @@ func (s *Store) putWhole(ctx context.Context, n Name, from *source, o PutOptions
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{ETag: unquote(out.ETag), Version: versionOf(out.VersionId)}, nil
+	return putInfo(out.ETag, out.VersionId), nil
+}
+
+// putInfo is what the answer says of an object that is there by now. A version that
+// no request can name is left out: whoever looks at the object meets it again.
+func putInfo(etag, version *string) Info {
+	info := Info{ETag: unquote(etag)}
+	info.Version, _ = versionOf(version)
+	return info
 }
 
 // errNotS3: a web server of another kind says 200 to anything.

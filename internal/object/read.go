@@ -30,8 +30,12 @@ func (s *Store) Head(ctx context.Context, bucket, key, version string) (Info, er
 	if out.ContentLength == nil {
 		return Info{}, &UnavailableError{Op: "head", Name: n, Err: errors.New("the answer has no size")}
 	}
+	found, err := versionOf(out.VersionId)
+	if err != nil {
+		return Info{}, &UnavailableError{Op: "head", Name: n, Err: err}
+	}
 	return Info{
-		Size: *out.ContentLength, ETag: unquote(out.ETag), Version: versionOf(out.VersionId),
+		Size: *out.ContentLength, ETag: unquote(out.ETag), Version: found,
 		ContentType: aws.ToString(out.ContentType), SHA256: digestOf(out.ChecksumSHA256, out.Metadata),
 		Modified: aws.ToTime(out.LastModified), Pins: pinsOf(out.Metadata),
 	}, nil
@@ -88,10 +92,13 @@ func (s *Store) Get(ctx context.Context, n Name, off int64, ifMatch string) (io.
 		return nil, Info{}, fail(ctx, "get", n, err)
 	}
 	info := Info{
-		ETag: unquote(out.ETag), Version: versionOf(out.VersionId), ContentType: aws.ToString(out.ContentType),
+		ETag: unquote(out.ETag), ContentType: aws.ToString(out.ContentType),
 		SHA256: digestOf(out.ChecksumSHA256, out.Metadata), Modified: aws.ToTime(out.LastModified),
 	}
-	if info.Size, err = sizeOf(out, off); err != nil {
+	if info.Version, err = versionOf(out.VersionId); err == nil {
+		info.Size, err = sizeOf(out, off)
+	}
+	if err != nil {
 		_ = out.Body.Close()
 		return nil, Info{}, &UnavailableError{Op: "get", Name: n, Err: err}
 	}
@@ -212,12 +219,19 @@ func unquote(etag *string) string {
 	return strings.Trim(strings.TrimPrefix(aws.ToString(etag), "W/"), `"`)
 }
 
+// errVersion: S3's versions are such that requests can name them.
+var errVersion = errors.New("the answer is not S3's: it has a version that no request can name")
+
 // versionOf: "null" is the version of objects in buckets without versions.
-func versionOf(v *string) string {
-	if s := aws.ToString(v); s != "null" {
-		return s
+func versionOf(v *string) (string, error) {
+	s := aws.ToString(v)
+	switch {
+	case s == "null":
+		return "", nil
+	case !isVersion(s):
+		return "", errVersion
 	}
-	return ""
+	return s, nil
 }
 
 // digestOf prefers the endpoint's own digest of the whole object to the one that

@@ -77,7 +77,8 @@ type Pins struct {
 // object was deleted, or became another one. Whoever asks the endpoint again, and
 // hears that it is as before, has an object of another endpoint, in a bucket that
 // the filer happens to have too. [filer.ErrInvalid]: nothing of that name can be
-// pinned, which holds for Spillway's own files too.
+// pinned, which holds for Spillway's own files too. It is never an
+// *[object.NameError], since a part of the name may be what an endpoint said.
 func (p *Pins) Pin(ctx context.Context, n object.Name, info object.Info, h Holder) error {
 	attr, err := attrOf(h)
 	if err != nil {
@@ -141,6 +142,10 @@ func (p *Pins) Unpin(ctx context.Context, n object.Name, m Mark) error {
 	return nil
 }
 
+// CleanKey spells a key as the filer does: keys that differ only in spelling name
+// one object there, with one set of marks.
+func CleanKey(key string) string { return filer.CleanKey(key) }
+
 // errNothing ends a change that is not needed.
 var errNothing = errors.New("nothing to change")
 
@@ -186,9 +191,7 @@ func pause(ctx context.Context, try int) error {
 }
 
 func (p *Pins) look(ctx context.Context, n object.Name) (o filer.Object, err error) {
-	if err := n.Check(); err != nil {
-		return o, fmt.Errorf("%w: %w", filer.ErrInvalid, err)
-	}
+	// The filer checks the name: what it has no bucket for is another's to judge.
 	err = filer.Retry(ctx, func(ctx context.Context) (err error) {
 		o, err = p.Filer.Look(ctx, filer.ObjectName{Bucket: n.Bucket, Key: n.Key, Version: n.Version})
 		return err

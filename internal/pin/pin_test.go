@@ -144,6 +144,8 @@ func TestPinErrors(t *testing.T) {
 		"no such version":           {name(bucket, key.Key, "abc"), l.info, orders, object.ErrNotFound},
 		"another size":              {key, object.Info{Size: 6, ETag: l.info.ETag}, orders, object.ErrChanged},
 		"another ETag":              {key, object.Info{Size: 5, ETag: "x"}, orders, object.ErrChanged},
+		"a version of no request":   {key, object.Info{Size: 5, ETag: l.info.ETag, Version: "a b"}, orders, object.ErrNotFound},
+		"the same elsewhere":        {name("elsewhere", "k", ""), object.Info{Version: "a/b " + strings.Repeat("v", 2000)}, orders, pin.ErrElsewhere},
 		"a key that leads up":       {name(bucket, "../k", ""), l.info, orders, filer.ErrInvalid},
 		"a version that leads up":   {name(bucket, key.Key, "../k"), l.info, orders, filer.ErrInvalid},
 		"a bucket of the filer's":   {name(".system", "k", ""), l.info, orders, filer.ErrInvalid},
@@ -157,7 +159,8 @@ func TestPinErrors(t *testing.T) {
 		"too long":                  {key, l.info, pin.Holder{Topic: "a", Incarnation: strings.Repeat("a", 33)}, filer.ErrInvalid},
 	} {
 		err := l.Pin(t.Context(), c.n, c.info, c.h)
-		if !errors.Is(err, c.want) {
+		var bad *object.NameError
+		if !errors.Is(err, c.want) || errors.As(err, &bad) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -110,6 +110,34 @@ func testDropByName(t *testing.T, w *world) {
 	}
 }
 
+// TestDropOtherSpellings: a record names an upload by any name that the filer takes
+// for it.
+func TestDropOtherSpellings(t *testing.T) { inWorld(t, testDropOtherSpellings) }
+
+func testDropOtherSpellings(t *testing.T, w *world) {
+	t.Helper()
+	keys := map[string]string{
+		"twice": "spillway//images/twice", "leading": "/spillway/images/leading", "back": `spillway\images\back`, "end": "spillway/images/end//",
+	}
+	w.upload("refused", 0)
+	for name, key := range keys {
+		w.upload(name, 0)
+		w.commit(entry{ref: &record.Ref{URL: "s3://box/" + key}, pending: true})
+	}
+	w.commit(entry{ref: &record.Ref{URL: `s3://box/spillway/images\refused`}, rejected: "whatever"})
+	w.later(25 * time.Hour)
+	var did []string
+	d := w.dropper(&did)
+	d.OlderThan = day
+	w.ok(d.Drop(t.Context()))
+	equal(t, "drop", did, "kept box/spillway/images/refused")
+	for name := range keys {
+		if !w.there(name) {
+			t.Errorf("%s was deleted, and an accepted record names it", name)
+		}
+	}
+}
+
 // TestDropLoses: whatever is done to an upload between the look at it and its
 // deletion, it stays.
 func TestDropLoses(t *testing.T) {

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/object"
 )
 
@@ -18,7 +20,10 @@ func idOf(format string, args ...any) id {
 	return id(sum[:16])
 }
 
-func nameID(n object.Name) id { return idOf("%s/%s", n.Bucket, n.Key) }
+// nameID is the same for all names that SeaweedFS has one entry for.
+func nameID(n object.Name) id {
+	return idOf("%s/%s", n.Bucket, strings.TrimSuffix(filer.CleanKey(n.Key), "/"))
+}
 
 // maxNames bounds what is kept of the names of uploads: 256 MiB, and twice that
 // while there come many new ones.

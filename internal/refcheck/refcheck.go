@@ -80,7 +80,7 @@ const (
 	Unpinned Kind = "unpinned" // its object is valid, on our filer, and the topic has no pin on it
 
 	Orphaned Kind = "orphaned" // no record names it
-	Held     Kind = "held"     // no record names it, but it has a pin: of a record that was trimmed, or another topic's
+	Held     Kind = "held"     // no record names it, but it has a pin: of a record that was trimmed, or of another life of the topic
 	Refused  Kind = "refused"  // only rejected records name it
 )
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/object"
 	"github.com/spillway-mq/spillway/internal/ref"
 	"github.com/spillway-mq/spillway/internal/segment"
@@ -73,11 +74,12 @@ func (c *Checker) isUpload(url string) bool {
 // named are the uploads that records name.
 type named struct{ accepted, rejected names }
 
-// upload is which of the topic's uploads a record names, if it does.
+// upload is which of the topic's uploads a record names, if it does, in whatever
+// spelling.
 func (c *Checker) upload(item segment.Item) (id, bool) {
 	rest, ok := strings.CutPrefix(item.Ref.URL, object.Scheme)
 	bucket, key, _ := strings.Cut(rest, "/")
-	if !ok || !strings.HasPrefix(key, Prefix(c.Topic.Name)) {
+	if !ok || !strings.HasPrefix(filer.CleanKey(key), Prefix(c.Topic.Name)) {
 		return id{}, false
 	}
 	return nameID(object.Name{Bucket: bucket, Key: key}), true

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spillway-mq/spillway/internal/object"
 	"github.com/spillway-mq/spillway/internal/pin"
@@ -44,9 +45,15 @@ var ErrNoEndpoint = errors.New("no S3 endpoint is set")
 type NotAllowedError struct {
 	Topic string
 	Name  ref.Name
+	// Owner, if not empty, is another topic, whose uploads the object is among: no
+	// list of buckets would allow it.
+	Owner string
 }
 
 func (e *NotAllowedError) Error() string {
+	if e.Owner != "" {
+		return fmt.Sprintf("topic %q is allowed no references to %s: it is among the uploads of topic %q, where `spillway refs drop %s` deletes what that topic's records do not name; copy the object", e.Topic, e.Name, e.Owner, e.Owner)
+	}
 	return fmt.Sprintf("topic %q allows no references to %s; `spillway topic set %s --allow %s` would", e.Topic, e.Name, e.Topic, e.Name.Bucket)
 }
 
@@ -59,16 +66,35 @@ func (e *ElsewhereError) Error() string {
 }
 
 // Allowed says which object a reference is about, and whether a topic may have
-// it. It looks at nothing but its arguments. Errors are wrong ones: see [Wrong].
+// it: it is in the topic's buckets, and not among the uploads of another topic,
+// which alone knows whether they are still wanted. It looks at nothing but its arguments. Errors are wrong ones: see [Wrong].
 func Allowed(d topic.Definition, f record.Ref) (ref.Name, error) {
 	n, err := ref.NameOf(f)
 	if err != nil {
 		return n, err
 	}
 	if !d.Allows(n.Bucket, n.Key) {
-		return n, &NotAllowedError{d.Name, n}
+		return n, &NotAllowedError{Topic: d.Name, Name: n}
+	}
+	if owner := owner(n.Key); owner != "" && owner != d.Name {
+		return n, &NotAllowedError{Topic: d.Name, Name: n, Owner: owner}
 	}
 	return n, nil
+}
+
+// uploads is what the keys of objects begin with that producers upload, before
+// their topic's name.
+const uploads = "spillway/"
+
+// owner is the topic whose uploads a key is among; empty: none. Names are taken as
+// SeaweedFS takes them, so that no other spelling leads there.
+func owner(key string) string {
+	rest, ok := strings.CutPrefix(pin.CleanKey(key), uploads)
+	name, _, below := strings.Cut(rest, "/")
+	if !ok || !below || topic.CheckName(name) != nil {
+		return ""
+	}
+	return name
 }
 
 // Judge looks at the object of a reference of a topic, compares it with what the
@@ -106,19 +132,34 @@ func (j *Judge) pin(ctx context.Context, d topic.Definition, n ref.Name, info ob
 	if j.Pins == nil {
 		return nil
 	}
-	err := j.Pins.Pin(ctx, n, info, pin.Holder{Topic: d.Name, Incarnation: d.Incarnation})
-	switch {
-	case err == nil, errors.Is(err, pin.ErrElsewhere):
-		return nil
-	case errors.Is(err, object.ErrChanged), errors.Is(err, object.ErrNotFound):
+	h := pin.Holder{Topic: d.Name, Incarnation: d.Incarnation}
+	err := j.Pins.Pin(ctx, n, info, h)
+	if absent(err) {
 		again, err := j.look(ctx, d, n)
 		if err != nil {
 			return err
 		}
-		if again.ETag == info.ETag && again.Size == info.Size && again.Version == info.Version && again.Modified.Equal(info.Modified) {
+		if again.ETag != info.ETag || again.Size != info.Size || again.Version != info.Version || !again.Modified.Equal(info.Modified) {
+			return fmt.Errorf("%s: %w", n, errMoved)
+		}
+		// Times have whole seconds, so it may also have been deleted and put again.
+		if err = j.Pins.Pin(ctx, n, again, h); absent(err) {
 			return nil
 		}
-		return fmt.Errorf("%s: %w", n, errMoved)
+		return elsewhere(err)
+	}
+	return elsewhere(err)
+}
+
+// absent tells that the filer does not have the object that was looked at.
+func absent(err error) bool {
+	return errors.Is(err, object.ErrChanged) || errors.Is(err, object.ErrNotFound)
+}
+
+// elsewhere forgives that an object cannot be pinned for it is not on the filer.
+func elsewhere(err error) error {
+	if errors.Is(err, pin.ErrElsewhere) {
+		return nil
 	}
 	return err
 }

@@ -140,6 +140,20 @@ func nothingThere(e *objectEnv) {
 		e.want(err, filer.ErrNoBucket)
 		e.want(err, filer.ErrNotFound)
 	}
+	for _, n := range foreignNames() {
+		n.Bucket = "no-" + bucket
+		_, err := e.Look(e.ctx, n)
+		e.want(err, filer.ErrNoBucket)
+	}
+}
+
+// foreignNames are names that objects of other endpoints can have, and those of a
+// filer cannot.
+func foreignNames() []filer.ObjectName {
+	return []filer.ObjectName{
+		{Key: strings.Repeat("k", 300)}, {Key: ".uploads/k"}, {Key: "/"}, {Key: "k", Version: "ab/cd+ef="}, {Key: "k/", Version: "abcd"},
+		{Key: "k", Version: "ab cd"}, {Key: "k", Version: strings.Repeat("v", 300)},
+	}
 }
 
 // oddKeys: each key names what S3 finds under it, and two that name one object

@@ -29,10 +29,10 @@ type s3Object struct {
 // own entry.
 func (c *Client) Look(ctx context.Context, n filer.ObjectName) (filer.Object, error) {
 	place, err := n.Place()
-	if err != nil {
+	if place.Bucket == "" {
 		return filer.Object{}, fmt.Errorf("look at %.300s: %w", n, err)
 	}
-	return result(ctx, c, Op{Name: "Look", Path: place.Path}, func() (filer.Object, error) { return c.fs.look(n, place) })
+	return result(ctx, c, Op{Name: "Look", Path: cmp.Or(place.Path, place.Bucket)}, func() (filer.Object, error) { return c.fs.look(n) })
 }
 
 // Mark implements [filer.Objects].
@@ -47,12 +47,20 @@ func (c *Client) Mark(ctx context.Context, o filer.Object, name, value string) e
 	return c.call(ctx, "Mark", o.Path, func() error { return c.fs.mark(o.Path, commit, name, value) })
 }
 
-func (fs *FS) look(n filer.ObjectName, place filer.Place) (filer.Object, error) {
+func (fs *FS) look(n filer.ObjectName) (filer.Object, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	path, node, err := fs.object(n.Version, place)
+	place, err := n.Place()
+	if fs.find(place.Bucket) == nil {
+		err = filer.ErrNoBucket
+	}
+	var path string
+	var node *node
+	if err == nil {
+		path, node, err = fs.object(n.Version, place)
+	}
 	if err != nil {
-		return filer.Object{}, fmt.Errorf("look at %s: %w", n, err)
+		return filer.Object{}, fmt.Errorf("look at %.300s: %w", n, err)
 	}
 	if path != place.Path {
 		n.Version = strings.TrimPrefix(path, place.Versions+"/v_")
@@ -83,8 +91,6 @@ func (fs *FS) object(version string, place filer.Place) (string, *node, error) {
 		return "", nil, fmt.Errorf("%w: it is a file of Spillway's own", filer.ErrInvalid)
 	case n != nil && n.object.named(path == place.Path, place.Folder):
 		return path, n, nil
-	case fs.find(place.Bucket) == nil:
-		return "", nil, filer.ErrNoBucket
 	}
 	return "", nil, filer.ErrNotFound
 }

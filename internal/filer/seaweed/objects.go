@@ -50,27 +50,37 @@ const pointerTries = 3
 // Look implements [filer.Objects].
 func (c *Client) Look(ctx context.Context, n filer.ObjectName) (filer.Object, error) {
 	place, err := n.Place()
-	if err != nil {
+	if place.Bucket == "" {
 		return filer.Object{}, fmt.Errorf("look at %.300s: %w", n, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	var o filer.Object
-	for try := 1; ; try++ {
-		o, err = c.lookOnce(ctx, n, place)
-		if !errors.Is(err, errMoved) || try == pointerTries {
-			break
-		}
+	if err == nil {
+		o, err = c.lookUp(ctx, n, place)
 	}
-	if errors.Is(err, filer.ErrNotFound) {
-		if _, dirErr := c.entry(ctx, place.Bucket); errors.Is(dirErr, filer.ErrNotFound) {
+	if errors.Is(err, filer.ErrNotFound) || errors.Is(err, filer.ErrInvalid) {
+		switch _, dirErr := c.entry(ctx, place.Bucket); {
+		case errors.Is(dirErr, filer.ErrNotFound):
 			err = filer.ErrNoBucket
+		case dirErr != nil: // so it is not known whether this is about our objects
+			err = dirErr
 		}
 	}
 	if err != nil {
-		return filer.Object{}, fmt.Errorf("look at %s: %w", n, err)
+		return filer.Object{}, fmt.Errorf("look at %.300s: %w", n, err)
 	}
 	return o, nil
+}
+
+// lookUp looks until the current version stays for the look.
+func (c *Client) lookUp(ctx context.Context, n filer.ObjectName, place filer.Place) (o filer.Object, err error) {
+	for try := 1; ; try++ {
+		o, err = c.lookOnce(ctx, n, place)
+		if !errors.Is(err, errMoved) || try == pointerTries {
+			return o, err
+		}
+	}
 }
 
 // errMoved: the version that was the current one is gone.
