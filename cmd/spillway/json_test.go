@@ -36,6 +36,8 @@ var jsonCalls = []struct {
 	{"plan talk --expect 1MB/s --for 1m", 0},
 	{"plan --show-policy", 0},
 	{"run plan --once", 0},
+	{"run refs --once", 0},
+	{"run s3-events --from spillway/none/ --topic talk --once", 0},
 	{"lanes create talkers --lanes 1", 0},
 	{"lanes list", 0},
 	{"lanes describe talkers", 0},
