@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer/seaweed"
 	"github.com/spillway-mq/spillway/internal/s3event"
 )
@@ -17,16 +18,16 @@ func TestRelayFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newRelayWorld(t)
 		w.hist.put("before")
-		time.Sleep(time.Second)
+		bubble.Pass(time.Second)
 		r := w.relay(S3EventsOptions{})
-		time.Sleep(time.Second)
+		bubble.Pass(time.Second)
 		w.hist.put("a")
 		w.hist.touch("a")
 		w.hist.put("b")
 		w.hist.put("a")
 		w.hist.remove("b")
 		removal := w.hist.all[len(w.hist.all)-1]
-		time.Sleep(time.Second)
+		bubble.Pass(time.Second)
 		want := []string{"w2", "w3", "w4", fmt.Sprintf("%016X", removal.Sequencer)}
 		if got := w.lane.published(); !slices.Equal(got, want) {
 			t.Errorf("published %q, want %q", got, want)
@@ -39,7 +40,7 @@ func TestRelayFollows(t *testing.T) {
 		// The next one goes on where this one ended.
 		w.hist.put("c")
 		r = w.relay(S3EventsOptions{})
-		time.Sleep(time.Second)
+		bubble.Pass(time.Second)
 		r.end(t)
 		if got := w.lane.published(); !slices.Equal(got, append(want, "w5")) {
 			t.Errorf("published %q", got)
@@ -56,10 +57,10 @@ func TestRelayCrashes(t *testing.T) {
 				w := newRelayWorld(t)
 				w.hist.silent = silent
 				r := w.relay(S3EventsOptions{})
-				time.Sleep(time.Minute)
+				bubble.Pass(time.Minute)
 				w.hist.put("followed")
 				w.hist.put("pinned")
-				time.Sleep(time.Second)
+				bubble.Pass(time.Second)
 				w.hist.touch("pinned")
 				w.hist.crash(3) // all of these
 				w.hist.put("lost")
@@ -69,7 +70,7 @@ func TestRelayCrashes(t *testing.T) {
 				w.hist.remove("lost and gone")
 				w.hist.crash(5)
 				w.hist.put("told")
-				time.Sleep(time.Minute)
+				bubble.Pass(time.Minute)
 				r.end(t)
 				got := w.lane.published()
 				slices.Sort(got)
@@ -99,7 +100,7 @@ func TestRelayMisses(t *testing.T) {
 		}
 		w.hist.put("a")
 		r := w.relay(S3EventsOptions{Since: time.Hour})
-		time.Sleep(time.Minute)
+		bubble.Pass(time.Minute)
 		r.end(t)
 		got := w.lane.published()
 		if slices.Sort(got); !slices.Equal(got, []string{"w1", "w2"}) {
@@ -115,13 +116,13 @@ func TestRelayWaits(t *testing.T) {
 		w := newRelayWorld(t)
 		w.lane.delay = time.Millisecond
 		r := w.relay(S3EventsOptions{})
-		time.Sleep(time.Second)
+		bubble.Pass(time.Second)
 		w.lane.set(true)
 		before := w.hist.put("a").Sequencer
 		for i := range 5000 {
 			w.hist.put(fmt.Sprint("k", i))
 		}
-		time.Sleep(10 * time.Minute)
+		bubble.Pass(10 * time.Minute)
 		if saved, _, err := r.file.Load(t.Context()); err != nil || saved.Position >= before {
 			t.Errorf("saved %+v, %v", saved, err)
 		}
@@ -129,7 +130,7 @@ func TestRelayWaits(t *testing.T) {
 			t.Error("it says that all is well")
 		}
 		w.lane.set(false)
-		time.Sleep(time.Minute)
+		bubble.Pass(time.Minute)
 		if err := r.deps.Health.Err(); err != nil {
 			t.Error(err)
 		}
@@ -149,13 +150,13 @@ func TestRelayOrder(t *testing.T) {
 		w := newRelayWorld(t)
 		w.lane.faulty, w.lane.delay = 0.5, time.Millisecond
 		r := w.relay(S3EventsOptions{})
-		time.Sleep(time.Second)
+		bubble.Pass(time.Second)
 		var want []string
 		for i := range 100 {
 			w.hist.put("a")
 			want = append(want, fmt.Sprint("w", i+1))
 		}
-		time.Sleep(10 * time.Minute)
+		bubble.Pass(10 * time.Minute)
 		r.end(t)
 		if got := w.lane.published(); !slices.Equal(slices.Compact(got), want) {
 			t.Errorf("published %q", got)
@@ -211,17 +212,17 @@ func TestRelayOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newRelayWorld(t)
 		w.hist.put("a")
-		time.Sleep(time.Minute)
+		bubble.Pass(time.Minute)
 		w.hist.put("lost")
 		w.hist.crash(1)
-		time.Sleep(2 * time.Second) // which it takes longer to be there again
+		bubble.Pass(2 * time.Second) // which it takes longer to be there again
 		once := func(o S3EventsOptions) S3EventsSummary {
 			o.Once = true
 			r := w.relay(o)
 			if err := <-r.done; err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(2 * time.Second)
+			bubble.Pass(2 * time.Second)
 			return r.sum
 		}
 		if sum := once(S3EventsOptions{Since: time.Hour}); sum.Published != 2 || sum.Found != 1 {
@@ -257,9 +258,9 @@ func TestRelayOfTheGone(t *testing.T) {
 			return nil
 		}
 		r := w.relay(S3EventsOptions{})
-		time.Sleep(time.Minute)
+		bubble.Pass(time.Minute)
 		w.hist.put("a")
-		time.Sleep(time.Second)
+		bubble.Pass(time.Second)
 		if got := w.lane.published(); len(got) != 1 || tries < 5 {
 			t.Errorf("published %q after %d tries", got, tries)
 		}
@@ -303,7 +304,7 @@ func relayHistory(t *testing.T, rng *rand.Rand) {
 	}
 	away := false
 	again := false // a relay began that does not know what the last one published
-	time.Sleep(time.Second)
+	bubble.Pass(time.Second)
 	for range 80 {
 		key := fmt.Sprint("k", rng.IntN(8))
 		switch n := rng.IntN(20); {
@@ -322,7 +323,7 @@ func relayHistory(t *testing.T, rng *rand.Rand) {
 			} else {
 				relays[i].end(t)
 			}
-			time.Sleep(time.Duration(rng.IntN(3)) * time.Second)
+			bubble.Pass(time.Duration(rng.IntN(3)) * time.Second)
 			if rng.IntN(3) == 0 {
 				w.hist.put(key)
 				w.hist.crash(rng.IntN(3))
@@ -332,11 +333,11 @@ func relayHistory(t *testing.T, rng *rand.Rand) {
 			away = !away
 			w.lane.set(away)
 		default:
-			time.Sleep(time.Duration(rng.ExpFloat64() * float64(3*time.Second)))
+			bubble.Pass(time.Duration(rng.ExpFloat64() * float64(3*time.Second)))
 		}
 	}
 	w.lane.set(false)
-	time.Sleep(10 * time.Minute)
+	bubble.Pass(10 * time.Minute)
 	for _, r := range relays {
 		r.end(t)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/ingest"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/lane"
@@ -96,12 +97,6 @@ func (c *clerk) submit(refs ...record.Ref) {
 	})
 }
 
-// pass lets virtual time pass: only in a bubble is nobody kept waiting.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
 // read is what a topic holds.
 func (c *clerk) read(name string) (list []record.Record) {
 	c.t.Helper()
@@ -137,7 +132,7 @@ func (c *clerk) stored(value string) time.Duration {
 		if time.Since(start) > time.Minute {
 			c.t.Fatalf("%s is not stored after a minute", value)
 		}
-		pass(10 * time.Millisecond)
+		bubble.Pass(10 * time.Millisecond)
 	}
 }
 
@@ -218,7 +213,7 @@ func TestVerdicts(t *testing.T) {
 				t.Errorf("%s: %q, want %q", refs[i].URL, o, w)
 			}
 		}
-		pass(2 * time.Second)
+		bubble.Pass(2 * time.Second)
 		if len(c.follow) != 1 || c.follow[0] != "refs" {
 			t.Errorf("a follow-up was asked for %q", c.follow)
 		}
@@ -230,7 +225,7 @@ func TestVerdicts(t *testing.T) {
 // those that follow hardly at all.
 func TestMissingObjectsDelayNothing(t *testing.T) {
 	endpoint := headFunc(func(context.Context, ref.Name) (object.Info, error) {
-		time.Sleep(2 * time.Millisecond) // virtual: as long as a gateway takes
+		<-time.After(2 * time.Millisecond) // virtual: as long as a gateway takes
 		return object.Info{}, object.ErrNotFound
 	})
 	withClerk(t, endpoint, func(c *clerk) {
@@ -325,7 +320,7 @@ func TestPatienceComesBack(t *testing.T) {
 		born = time.Now()
 		c.submit(record.Ref{URL: "s3://allowed/soon", Size: 1})
 		c.stored("two")
-		pass(sulks)
+		bubble.Pass(sulks)
 		born = time.Now()
 		c.submit(record.Ref{URL: "s3://allowed/later", Size: 1})
 		c.stored("three")
@@ -376,7 +371,7 @@ func TestHeldUpOnceNotTwice(t *testing.T) {
 		usual := c.stored("before")
 		born = time.Now()
 		c.submit(record.Ref{URL: "s3://allowed/comes", Size: 1})
-		pass(150 * time.Millisecond) // its flush waits now, and not in vain
+		bubble.Pass(150 * time.Millisecond) // its flush waits now, and not in vain
 		time.AfterFunc(1300*time.Millisecond, func() { c.submit(record.Ref{URL: "s3://allowed/hang", Size: 1}) })
 		if took := c.stored("victim") - usual; took > 2*time.Second {
 			t.Errorf("held up for %s", took)

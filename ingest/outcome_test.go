@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/ingest"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/object"
@@ -118,12 +119,12 @@ func twoOpinions(t *testing.T, a, b string, n int, fault func(kill func()) memfs
 		})
 		done := make(chan struct{})
 		go func() { defer close(done); _ = w.Run(ctx, ctx) }() // what it says does not matter
-		pass(10 * time.Second)                                 // it is done, dead, or frozen
+		bubble.Pass(10 * time.Second)                          // it is done, dead, or frozen
 		w2, _ := worker("two", two, nil)
 		if err := w2.Run(t.Context(), t.Context()); err != nil {
 			t.Error(err)
 		}
-		pass(2 * time.Minute)
+		bubble.Pass(2 * time.Minute)
 		cancel()
 		<-done
 		first = c.oneOutcome(one, two)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/object"
 	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/ref"
@@ -28,7 +29,7 @@ func TestAllowedAMomentAgo(t *testing.T) {
 		}
 		c.submit(record.Ref{URL: "s3://later/b", Size: 1})
 		c.stored("two")
-		pass(11 * time.Second)
+		bubble.Pass(11 * time.Second)
 		c.submit(record.Ref{URL: "s3://allowed/b", Size: 1})
 		c.stored("three")
 		var got []string
@@ -54,10 +55,10 @@ func TestAllowedWhileTheFlushWaits(t *testing.T) {
 		}
 		change(func(d *topic.Definition) { d.FlushAge = topic.Duration(5 * time.Second) })
 		c.submit(record.Ref{URL: "s3://later/a", Size: 1}, record.Ref{URL: "s3://never/a", Size: 1})
-		pass(2 * time.Second)
+		bubble.Pass(2 * time.Second)
 		change(func(d *topic.Definition) { d.Buckets = []string{"later"} })
 		c.submit(record.Ref{URL: "s3://later/b", Size: 1})
-		pass(6 * time.Second)
+		bubble.Pass(6 * time.Second)
 		var got []string
 		for _, r := range c.read("refs") {
 			got = append(got, strings.Fields(outcomeOf(r))[0])
@@ -96,7 +97,7 @@ func TestEveryPendingReferenceIsToldOf(t *testing.T) {
 	withClerk(t, endpoint, func(c *clerk) {
 		for i := range 2 {
 			c.submit(record.Ref{URL: fmt.Sprintf("s3://allowed/%d", i), Size: 1})
-			pass(300 * time.Millisecond)
+			bubble.Pass(300 * time.Millisecond)
 		}
 		if len(c.follow) != 2 {
 			t.Errorf("%d calls for two flushes", len(c.follow))

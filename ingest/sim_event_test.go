@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/lane"
 	"github.com/spillway-mq/spillway/internal/mutant"
 	"github.com/spillway-mq/spillway/internal/s3event"
@@ -72,18 +73,18 @@ func (w *eventWorld) run(ctx context.Context) error {
 		wg.Go(func() { fatal[place] = w.place(live, place) })
 	}
 	for i := range simNotifications {
-		time.Sleep(w.dice.span(120*time.Millisecond, "produce", i))
+		bubble.Pass(w.dice.span(120*time.Millisecond, "produce", i))
 		m := w.notification(i)
 		w.servers[0].publish(m)
 		if w.dice.chance(150, "again", i) { // a bridge that did not see the acknowledgement
-			time.Sleep(w.dice.span(1500*time.Millisecond, "again after", i))
+			bubble.Pass(w.dice.span(1500*time.Millisecond, "again after", i))
 			w.servers[0].publish(m)
 		}
 	}
-	time.Sleep(2 * time.Second)
+	bubble.Pass(2 * time.Second)
 	die()
 	wg.Wait()
-	time.Sleep(10 * time.Second) // late requests arrive
+	bubble.Pass(10 * time.Second) // late requests arrive
 	w.calm.Store(true)
 	final, err := w.worker(ctx, 0, "final", func() time.Duration { return 0 })
 	w.note(final)

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
@@ -33,9 +34,9 @@ func threeEdits(t *testing.T) *world {
 	w.value = make([]byte, 80)
 	last := func() topic.Slot { return topic.Slot(49152 + w.random.IntN(16384)) }
 	w.flush(200, last)
-	pass(12 * time.Minute)
+	bubble.Pass(12 * time.Minute)
 	for range 12 {
-		pass(time.Second)
+		bubble.Pass(time.Second)
 		w.flush(60, func() topic.Slot { return topic.Slot(w.random.IntN(16384)) })
 		w.flush(12, last)
 	}

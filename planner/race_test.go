@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/segment"
@@ -91,7 +92,7 @@ func TestStumblingPlanners(t *testing.T) {
 				seconds, perSecond int
 			}{{10, 2}, {60, 100}, {10, 5}, {20, 60}, {1800, 0}} {
 				for range step.seconds {
-					pass(time.Second)
+					bubble.Pass(time.Second)
 					if step.perSecond > 0 {
 						w.flush(step.perSecond, w.anywhere)
 					}
@@ -194,7 +195,7 @@ func (w *world) leftovers(old *segment.Topic) {
 // gone checks that the mark of a topic that is gone goes.
 func (w *world) gone() {
 	w.t.Helper()
-	pass(segment.RestAfter)
+	bubble.Pass(segment.RestAfter)
 	if _, err := w.planner(crashPolicy()).Sweep(w.t.Context(), w.t.Context(), false); err != nil {
 		w.t.Fatalf("%s: %v", w.when, err)
 	}
@@ -217,7 +218,7 @@ func TestDeclaredAgain(t *testing.T) {
 				}
 			}
 			declare(time.Second)
-			pass(time.Second)
+			bubble.Pass(time.Second)
 			var err error
 			_, met, err = w.meddle(n, func() { declare(time.Hour) })
 			if err != nil {

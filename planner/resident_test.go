@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/segment"
@@ -72,7 +73,7 @@ func TestResident(t *testing.T) {
 			t.Helper()
 			n.Store(0)
 			for range d / time.Second {
-				pass(time.Second)
+				bubble.Pass(time.Second)
 				if perSecond > 0 {
 					w.flush(perSecond, w.anywhere)
 				}
@@ -269,7 +270,7 @@ func TestTrimmed(t *testing.T) {
 		if _, err := p.Topic(t.Context(), orders); err != nil {
 			t.Fatal(err)
 		}
-		pass(trustTail)
+		bubble.Pass(trustTail)
 		r, err := p.Topic(t.Context(), orders)
 		if err != nil || r.Situation.Loads[0].Records != 20*20 {
 			t.Errorf("%+v, error %v", r.Situation.Loads, err)
@@ -290,7 +291,7 @@ func TestStrangeMark(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		pass(segment.RestAfter)
+		bubble.Pass(segment.RestAfter)
 		if sum, err := w.planner(small()).Sweep(t.Context(), t.Context(), false); err != nil || sum.Topics != 1 || sum.Gone != 1 || sum.Rested != 1 {
 			t.Errorf("%+v, error %v", sum, err)
 		}

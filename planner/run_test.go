@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
@@ -51,12 +52,12 @@ func TestRest(t *testing.T) {
 		w := newWorld(t, 1)
 		p := w.planner(small())
 		w.run(p, 5*time.Second, 10, w.anywhere)
-		pass(70 * time.Minute)
+		bubble.Pass(70 * time.Minute)
 		sum, err := p.Sweep(t.Context(), t.Context(), false)
 		if err != nil || sum.Rolls != 1 || sum.Rested != 0 {
 			t.Fatalf("old records: %+v, error %v", sum, err)
 		}
-		pass(11 * time.Minute)
+		bubble.Pass(11 * time.Minute)
 		if sum, err = p.Sweep(t.Context(), t.Context(), false); err != nil || sum.Rested != 1 {
 			t.Fatalf("an empty topic: %+v, error %v", sum, err)
 		}
@@ -102,7 +103,7 @@ func TestTwoPlanners(t *testing.T) {
 		w := newWorld(t, 4)
 		w.run(w.planner(small()), 8*time.Second, 0, nil)
 		for range 12 {
-			pass(time.Second)
+			bubble.Pass(time.Second)
 			w.flush(1000, w.anywhere)
 		}
 		reports := make([]Report, 4)
@@ -141,7 +142,7 @@ func TestExplainChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		for range 12 {
-			pass(time.Second)
+			bubble.Pass(time.Second)
 			w.flush(1000, w.anywhere)
 		}
 		before := w.fs.Paths()
@@ -166,7 +167,7 @@ func TestGone(t *testing.T) {
 		if err := w.store.MarkActive(t.Context(), "other", time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		pass(11 * time.Minute)
+		bubble.Pass(11 * time.Minute)
 		sum, err := p.Sweep(t.Context(), t.Context(), false)
 		if err != nil || sum.Gone != 1 {
 			t.Errorf("%+v, error %v", sum, err)

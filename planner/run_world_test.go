@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/segment"
@@ -126,7 +126,7 @@ func (w *world) anywhere() topic.Slot { return topic.Slot(w.random.Uint32()) }
 func (w *world) run(p *Planner, d time.Duration, perSecond int, pick func() topic.Slot) (reports []Report) {
 	w.t.Helper()
 	for s := range int(d / time.Second) {
-		pass(time.Second)
+		bubble.Pass(time.Second)
 		if perSecond > 0 {
 			w.flush(perSecond, pick)
 		}
@@ -158,11 +158,4 @@ func made(reports []Report) (list []string) {
 		}
 	}
 	return list
-}
-
-// pass lets virtual time pass, and what falls due in it happen. It panics outside of
-// a synctest bubble: no test waits in real time.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
 }

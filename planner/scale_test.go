@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/record"
@@ -133,7 +134,7 @@ func (f *field) wake(n int) {
 func (f *field) flush(d time.Duration) {
 	f.t.Helper()
 	for range int(d / time.Second) {
-		pass(time.Second)
+		bubble.Pass(time.Second)
 		var g errgroup.Group
 		g.SetLimit(2 * runtime.GOMAXPROCS(0))
 		seq := f.next
@@ -229,7 +230,7 @@ func TestScale(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		f := newField(t, topics)
-		pass(segment.RestAfter)
+		bubble.Pass(segment.RestAfter)
 		p := f.planner()
 		first := f.cost(func() { f.sweep(p, topics) })
 		t.Logf("%d topics with %d segments: the sweep that lets them rest makes %d filer calls in %s of CPU", topics, topics*segmentsEach, first.calls, first.cpu.Round(time.Millisecond))

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/spillway-mq/spillway/functions"
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/infra/devstack/devtest"
 	"github.com/spillway-mq/spillway/internal/object"
 	"github.com/spillway-mq/spillway/internal/record"
@@ -96,13 +96,13 @@ func TestFetchRulesChange(t *testing.T) {
 		check(true, 1)
 		def.Allow("bucket")
 		check(true, 1)
-		time.Sleep(2 * rulesAge)
+		bubble.Pass(2 * rulesAge)
 		check(false, 2)
 		def.AllowOnly()
 		check(false, 2)
-		time.Sleep(2 * rulesAge)
+		bubble.Pass(2 * rulesAge)
 		check(true, 3)
-		time.Sleep(2 * rulesAge)
+		bubble.Pass(2 * rulesAge)
 		away = segment.ErrDeleting
 		fetch := fetcher{store: unasked{t}, rules: r}
 		item := segment.Item{Record: record.Record{Ref: &record.Ref{URL: "s3://bucket/k"}}}

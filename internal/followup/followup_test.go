@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/object"
 	"github.com/spillway-mq/spillway/internal/ref"
@@ -73,7 +74,7 @@ func TestComesLate(t *testing.T) {
 			if o.State != ref.Missing || o.Tries != len(at) || !o.Since.Equal(start) || !strings.Contains(o.Reason, "no such object") {
 				t.Errorf("open: %+v", o)
 			}
-			time.Sleep(time.Until(r.Next))
+			bubble.Pass(time.Until(r.Next))
 		}
 		if want := []time.Duration{0, 30 * time.Second, 90 * time.Second, 210 * time.Second}; !slices.Equal(at, want) {
 			t.Errorf("looked at %v, want %v", at, want)
@@ -95,7 +96,7 @@ func TestNeverComes(t *testing.T) {
 			if looks++; looks > 100 {
 				t.Fatal("it does not end")
 			}
-			time.Sleep(time.Until(r.Next))
+			bubble.Pass(time.Until(r.Next))
 		}
 		if took := time.Since(start); took < DefaultGiveUp || took > DefaultGiveUp+DefaultRetryAtMost {
 			t.Errorf("given up after %s", took)
@@ -164,20 +165,20 @@ func TestSilence(t *testing.T) {
 			if r.Silent == nil || r.GivenUp != 0 || r.Looked > silence+DefaultParallel {
 				t.Fatalf("%+v", r)
 			}
-			time.Sleep(max(time.Until(r.Next), time.Hour))
+			bubble.Pass(max(time.Until(r.Next), time.Hour))
 		}
 		w.objects.fail(nil)
 		if r := w.follow(t); r.Looked != n || r.Open != n || r.Silent != nil {
 			t.Fatalf("when there are answers: %+v", r)
 		}
-		time.Sleep(DefaultGiveUp - time.Hour)
+		bubble.Pass(DefaultGiveUp - time.Hour)
 		if r := w.follow(t); r.GivenUp != 0 {
 			t.Fatalf("before a day has passed: %+v", r)
 		}
 		for _, p := range w.refs {
 			w.objects.say(nil, p.url)
 		}
-		time.Sleep(DefaultRetryAtMost)
+		bubble.Pass(DefaultRetryAtMost)
 		if r := w.follow(t); r.Resolved != n || r.Open != 0 {
 			t.Errorf("%+v", r)
 		}
@@ -197,7 +198,7 @@ func TestSilenceAfterAnAnswer(t *testing.T) {
 			if r := w.follow(t); r.GivenUp != 0 || r.Open != 1 {
 				t.Fatalf("%+v", r)
 			}
-			time.Sleep(DefaultRetryAtMost)
+			bubble.Pass(DefaultRetryAtMost)
 		}
 		if o := w.state(t).Open[0]; o.Tries != 1 || !o.Since.Equal(first.Since) || o.State != ref.Pending {
 			t.Errorf("%+v", o)
@@ -382,7 +383,7 @@ func TestFull(t *testing.T) {
 			if rounds > 200 {
 				t.Fatal("it does not end")
 			}
-			time.Sleep(max(time.Until(r.Next), time.Minute))
+			bubble.Pass(max(time.Until(r.Next), time.Minute))
 		}
 		s := w.state(t)
 		if pinned := len(w.objects.pinned); pinned != n/2+1 || len(s.Open) != 0 || s.GaveUp != n/2 || len(s.GivenUp) != MaxGivenUp {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/segment"
@@ -39,7 +40,7 @@ func TestTrimmed(t *testing.T) {
 		if r := w.follow(t); r.Looked != 2 || r.Open != 10 {
 			t.Errorf("before they are due: %+v", r)
 		}
-		time.Sleep(DefaultRetryAfter)
+		bubble.Pass(DefaultRetryAfter)
 		if r := w.follow(t); r.Looked != 2 || r.Open != 2 || r.Trimmed != 8 {
 			t.Errorf("%+v", r)
 		}
@@ -97,7 +98,7 @@ func TestNoReference(t *testing.T) {
 		if _, err := file.Save(t.Context(), s, version); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(DefaultRetryAfter)
+		bubble.Pass(DefaultRetryAfter)
 		if r := w.follow(t); r.Looked != 2 || r.Open != 2 || r.Trimmed != 3 {
 			t.Errorf("%+v", r)
 		}
@@ -150,7 +151,7 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 		if err := w.store.DeleteTopic(t.Context(), "orders", time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(DefaultRetryAfter)
+		bubble.Pass(DefaultRetryAfter)
 		sum, err := w.Sweep(t.Context(), t.Context(), true)
 		if err != nil || sum.Gone != 1 || sum.Topics != 0 {
 			t.Errorf("%+v, %v", sum, err)

@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/ref"
 	"github.com/spillway-mq/spillway/internal/segment"
@@ -76,7 +77,7 @@ func TestCrash(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.commit(t, w.first(t), "pp")
-				time.Sleep(DefaultRetryAfter)
+				bubble.Pass(DefaultRetryAfter)
 				w.objects.say(nil, w.refs[0].url)
 				_, err = f.Topic(ctx, ctx, "orders")
 			}
@@ -160,7 +161,7 @@ func TestSideBySide(t *testing.T) {
 			}
 			for range 20 {
 				w.step(t, steps.IntN)
-				time.Sleep(time.Duration(steps.IntN(20)) * time.Second)
+				bubble.Pass(time.Duration(steps.IntN(20)) * time.Second)
 			}
 			stop()
 			all.Wait()

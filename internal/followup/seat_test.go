@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer"
 )
 
@@ -69,7 +70,7 @@ func TestGaugeOfDamaged(t *testing.T) {
 		w.follow(t)
 		look := func(want int) {
 			t.Helper()
-			time.Sleep(time.Hour)
+			bubble.Pass(time.Hour)
 			if _, err := w.Topic(t.Context(), t.Context(), "orders"); !errors.Is(err, filer.ErrNotFound) && !errors.Is(err, filer.ErrCorrupt) {
 				t.Fatalf("error %v", err)
 			}

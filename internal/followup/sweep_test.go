@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
@@ -29,7 +30,7 @@ func TestSweep(t *testing.T) {
 		if sum := sweep(false); sum.Topics != 2 || sum.Open != 1 || sum.Looked != 1 {
 			t.Errorf("%+v", sum)
 		}
-		time.Sleep(time.Hour)
+		bubble.Pass(time.Hour)
 		for m, err := range w.store.Active(t.Context()) {
 			if err == nil {
 				err = w.store.Rest(t.Context(), m)
@@ -41,7 +42,7 @@ func TestSweep(t *testing.T) {
 		if sum := sweep(false); sum.Topics != 1 || sum.Looked != 1 {
 			t.Errorf("at rest: %+v", sum)
 		}
-		time.Sleep(time.Hour)
+		bubble.Pass(time.Hour)
 		broken, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := w.Topic(broken, broken, "orders"); err == nil {
@@ -95,14 +96,14 @@ func TestRun(t *testing.T) {
 				sweeps = append(sweeps, s)
 			})
 		}()
-		time.Sleep(DefaultPeriod + time.Second)
+		bubble.Pass(DefaultPeriod + time.Second)
 		synctest.Wait()
 		mu.Lock()
 		if !w.objects.isPinned(w.top, w.refs[0].url) || len(sweeps) != 2 {
 			t.Errorf("not pinned after %d sweeps: %+v", len(sweeps), sweeps)
 		}
 		mu.Unlock()
-		time.Sleep(FullSweep)
+		bubble.Pass(FullSweep)
 		cancel()
 		<-done
 		looked := 0

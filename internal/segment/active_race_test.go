@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 )
@@ -153,7 +154,7 @@ func (d *drama) run() error {
 		return err
 	}
 	for range 40 {
-		pass(RestAfter / 2)
+		bubble.Pass(RestAfter / 2)
 		if err := d.plan(d.Context(), s); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/topic"
@@ -177,7 +178,7 @@ func TestMarkFaults(t *testing.T) {
 							t.Fatal(err)
 						}
 						m := mustMarkOf(t, fs, now)
-						pass(time.Minute) // what is late arrives
+						bubble.Pass(time.Minute) // what is late arrives
 						if again := mustMarkOf(t, fs, now); again != m {
 							t.Errorf("the mark was %+v, and is %+v", m, again)
 						}
@@ -229,11 +230,4 @@ func TestMarksRace(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// pass lets virtual time pass, and what falls due in it happen. It panics outside of
-// a synctest bubble: no test waits in real time.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
@@ -68,12 +69,12 @@ func TestMarkComesFirst(t *testing.T) {
 		mustAppend(t, segs[1], inputFor(t, segs[1], 3, 4))
 		mustAppend(t, segs[1], inputFor(t, segs[1], 5, 6))
 		check("first chunk")
-		pass(2 * markFor)
+		bubble.Pass(2 * markFor)
 		mustAppend(t, segs[1], inputFor(t, segs[1], 7, 8))
 		check("chunk")
 		mustAppend(t, segs[2], inputFor(t, segs[2], 9, 10))
 		check("mark first")
-		pass(2 * markFor)
+		bubble.Pass(2 * markFor)
 		mustEdit(t, top, rollFirst) // its seal is a chunk
 		check("mark layout chunk layout")
 		follower, err := s.Topic(t.Context(), "orders")
@@ -110,7 +111,7 @@ func TestMarkAfterSlowCreate(t *testing.T) {
 		}
 		var g errgroup.Group
 		g.Go(func() error { _, err := segs[0].Append(t.Context(), input(t, "a", 1, 2)); return err })
-		pass(RestAfter + 30*time.Second)
+		bubble.Pass(RestAfter + 30*time.Second)
 		m, err := admin.MarkOf(t.Context(), "orders")
 		if err != nil || !m.MayRest(time.Now()) {
 			t.Fatalf("mark %+v, error %v", m, err)
