@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
@@ -94,13 +93,7 @@ func (n *nudged) reside(hard, stop context.Context, calls *taker, o PlanOptions)
 	if o.Period == 0 {
 		o.Period = planner.DefaultPeriod
 	}
-	var g errgroup.Group
-	g.Go(func() error {
-		n.planner.Run(hard, stop, o.Period, n.health)
-		return nil
-	})
-	g.Go(func() error { calls.follow(hard, stop); return nil })
-	_ = g.Wait() // always nil
+	calls.beside(hard, stop, func() { n.planner.Run(hard, stop, o.Period, n.health) })
 }
 
 // health reports a sweep. A planner gets on while it gets on with some topic: that

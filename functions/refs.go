@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/spillway-mq/spillway/internal/followup"
 	"github.com/spillway-mq/spillway/internal/topic"
@@ -99,13 +98,7 @@ func (n *pending) reside(hard, stop context.Context, calls *taker, o RefsOptions
 	if o.Period == 0 {
 		o.Period = followup.DefaultPeriod
 	}
-	var g errgroup.Group
-	g.Go(func() error {
-		n.follower.Run(hard, stop, o.Period, n.health)
-		return nil
-	})
-	g.Go(func() error { calls.follow(hard, stop); return nil })
-	_ = g.Wait() // always nil
+	calls.beside(hard, stop, func() { n.follower.Run(hard, stop, o.Period, n.health) })
 }
 
 // health reports a sweep: as the planner's, it is about all topics or none. That

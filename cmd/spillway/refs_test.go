@@ -10,7 +10,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/spillway-mq/spillway/infra/devstack"
 	"github.com/spillway-mq/spillway/internal/object"
 	"github.com/spillway-mq/spillway/internal/ref"
 	"github.com/spillway-mq/spillway/internal/refcheck"
@@ -20,17 +19,12 @@ import (
 // publishes the record.
 func uploadOnly(ts *testscript.TestScript, neg bool, args []string) {
 	arguments(ts, neg, args, 3, 3)
-	info, err := devstack.Load(ts.Getenv("STACK"))
-	ts.Check(err)
-	store, err := object.Open(context.Background(), object.Config{
-		Endpoint: info.S3.URL, AccessKey: info.S3.AccessKey, SecretKey: info.S3.SecretKey,
-	})
-	ts.Check(err)
+	store := scriptObjects(ts)
 	defer store.Close()
 	data := ts.ReadFile(args[0])
 	sum := sha256.Sum256([]byte(data))
 	name := object.Name{Bucket: "spillway", Key: fmt.Sprintf("%s%x", refcheck.Prefix(args[1]), sum)}
-	_, err = store.Put(context.Background(), name, strings.NewReader(data), int64(len(data)), object.PutOptions{SHA256: sum[:]})
+	_, err := store.Put(context.Background(), name, strings.NewReader(data), int64(len(data)), object.PutOptions{SHA256: sum[:]})
 	ts.Check(err)
 	ts.Setenv(args[2], name.String())
 }

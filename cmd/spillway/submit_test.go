@@ -22,15 +22,21 @@ import (
 	"github.com/spillway-mq/spillway/internal/ref"
 )
 
-// putObject is the command put of scripts.
-func putObject(ts *testscript.TestScript, neg bool, args []string) {
-	arguments(ts, neg, args, 2, 2)
+// scriptObjects is the S3 gateway of the script's stack.
+func scriptObjects(ts *testscript.TestScript) *object.Store {
 	info, err := devstack.Load(ts.Getenv("STACK"))
 	ts.Check(err)
 	store, err := object.Open(context.Background(), object.Config{
 		Endpoint: info.S3.URL, AccessKey: info.S3.AccessKey, SecretKey: info.S3.SecretKey,
 	})
 	ts.Check(err)
+	return store
+}
+
+// putObject is the command put of scripts.
+func putObject(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, neg, args, 2, 2)
+	store := scriptObjects(ts)
 	defer store.Close()
 	name, err := ref.Parse(args[1])
 	ts.Check(err)
