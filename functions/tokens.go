@@ -146,9 +146,9 @@ func (n *taker) drain(hard, stop context.Context) (taken int, err error) {
 }
 
 // beside follows tokens until stop ends, beside sweeps that end then too.
-func (t *taker) beside(hard, stop context.Context, sweeps func()) {
+func (n *taker) beside(hard, stop context.Context, sweeps func()) {
 	var g errgroup.Group
 	g.Go(func() error { sweeps(); return nil })
-	g.Go(func() error { t.follow(hard, stop); return nil })
+	g.Go(func() error { n.follow(hard, stop); return nil })
 	_ = g.Wait() // always nil
 }
