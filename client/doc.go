@@ -36,7 +36,8 @@
 // a matter of the caller, and of 16 MiB parts, a few per call.
 //
 // What is on S3 already, or was put there by other means, is published with
-// [Producer.Submit].
+// [Producer.Submit]. An object may be a file of many records, whose reference then
+// has a [Batch]; readers get its rows. [Objects.Upload] puts a file there.
 //
 // A topic says which buckets its references may name; the ingest worker looks at
 // each object, and rejects references to others, and to objects that are not as

@@ -174,7 +174,7 @@ func NotStored(err error) bool {
 		isType[*LaneFullError](err) || isType[*UnavailableError](err) || isType[*RejectedError](err) ||
 		isType[*ValueTooLargeError](err) || isType[*RecordTooLargeError](err) ||
 		isType[*RecordError](err) || isType[*NameError](err) ||
-		isType[*ReferenceError](err) || isType[*ObjectsError](err) || errors.Is(err, ErrNoObjects)
+		isType[*ReferenceError](err) || isType[*BatchError](err) || isType[*ObjectsError](err) || errors.Is(err, ErrNoObjects)
 }
 
 func isType[E error](err error) bool {

@@ -123,23 +123,53 @@ func (o *Objects) Check(ctx context.Context, r Reference) (Object, error) {
 	return Object{r.filled(ref.From(name, info)), info.Modified}, nil
 }
 
-// upload sees to it that there is an object with the value, named by its digest,
+// Upload puts a payload of up to 5 TiB where Publish puts large values, for a topic, and
+// returns a reference to it, to be submitted [Unchecked]. It reads body twice, unless
+// the object is there already. It fails with [*ObjectsError], also where there is no
+// bucket, and with the error of body.
+func (o *Objects) Upload(ctx context.Context, topicName string, body io.ReaderAt, size int64) (Reference, error) {
+	if o.bucket == "" {
+		return Reference{}, &ObjectsError{Op: "upload", Err: errors.New("no bucket is set for it")}
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(body, 0, size)); err != nil {
+		return Reference{}, err
+	}
+	f, err := o.upload(ctx, topicName, payload{body, size, sum.Sum(nil)})
+	if err != nil {
+		return Reference{}, err
+	}
+	return Reference{URL: f.URL}.filled(f), nil
+}
+
+// payload is what is uploaded.
+type payload struct {
+	body io.ReaderAt
+	size int64
+	sum  []byte
+}
+
+func payloadOf(value []byte) payload {
+	sum := sha256.Sum256(value)
+	return payload{bytes.NewReader(value), int64(len(value)), sum[:]}
+}
+
+// upload sees to it that there is an object with the payload, named by its digest,
 // and returns the reference. An object of that name with that size and digest is
 // used as it is, so that an upload that is repeated costs one look, unless it is
 // too old for that. The digest may be what whoever put the object has written
 // beside it, who is trusted (docs/REFERENCES.md).
-func (o *Objects) upload(ctx context.Context, topicName string, value []byte) (record.Ref, error) {
+func (o *Objects) upload(ctx context.Context, topicName string, p payload) (record.Ref, error) {
 	if err := topic.CheckName(topicName); err != nil {
 		return record.Ref{}, err
 	}
-	sum := sha256.Sum256(value)
-	name := object.Name{Bucket: o.bucket, Key: uploads + topicName + "/" + hex.EncodeToString(sum[:])}
-	info, err := o.put(ctx, name, value, sum[:])
+	name := object.Name{Bucket: o.bucket, Key: uploads + topicName + "/" + hex.EncodeToString(p.sum)}
+	info, err := o.put(ctx, name, p)
 	if err != nil {
 		return record.Ref{}, objectsError("upload", name.String(), err)
 	}
 	r := ref.From(name, info)
-	r.Size, r.SHA256 = int64(len(value)), sum[:]
+	r.Size, r.SHA256 = p.size, p.sum
 	return r, nil
 }
 
@@ -147,17 +177,17 @@ func (o *Objects) upload(ctx context.Context, topicName string, value []byte) (r
 // which can only be of the same value.
 const racers = 3
 
-func (o *Objects) put(ctx context.Context, name object.Name, value, sum []byte) (object.Info, error) {
+func (o *Objects) put(ctx context.Context, name object.Name, p payload) (object.Info, error) {
 	for try := 1; ; try++ {
 		info, err := o.store.Head(ctx, name.Bucket, name.Key, name.Version)
 		switch missing := errors.Is(err, object.ErrNotFound); {
-		case err == nil && info.Size == int64(len(value)) && bytes.Equal(info.SHA256, sum) && o.fresh(info):
+		case err == nil && info.Size == p.size && bytes.Equal(info.SHA256, p.sum) && o.fresh(info):
 			return info, nil
 		case err != nil && !missing:
 			return info, err
 		default: // what is there under this name is damaged, or old, and is replaced
-			info, err = o.store.Put(ctx, name, bytes.NewReader(value), int64(len(value)), object.PutOptions{
-				ContentType: uploadType, SHA256: sum, IfNoneMatch: missing, Pins: info.Pins,
+			info, err = o.store.Put(ctx, name, p.body, p.size, object.PutOptions{
+				ContentType: uploadType, SHA256: p.sum, IfNoneMatch: missing, Pins: info.Pins,
 			})
 		}
 		if err == nil || !errors.Is(err, object.ErrChanged) || try == racers {

@@ -330,14 +330,14 @@ func TestAnOldUploadIsPutAgain(t *testing.T) {
 		s := newShelf()
 		o := s.objects()
 		o.now = func() time.Time { return now }
-		first, err := o.upload(t.Context(), "t", value)
+		first, err := o.upload(t.Context(), "t", payloadOf(value))
 		if err != nil {
 			t.Fatal(err)
 		}
 		held := s.held[nameOf("t", value)]
 		held.Modified, held.Pins = c.modified, map[string]string{"spillway-pin-a": "t"}
 		s.held[nameOf("t", value)] = held
-		second, err := o.upload(t.Context(), "t", value)
+		second, err := o.upload(t.Context(), "t", payloadOf(value))
 		if err != nil || (s.puts == 2) != c.again || second.URL != first.URL || (second.ETag != first.ETag) != c.again {
 			t.Errorf("%s: %d uploads, %+v, %v", name, s.puts, second, err)
 		}

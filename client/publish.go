@@ -101,7 +101,7 @@ func (p *Producer) outsource(ctx context.Context, topic string, r Record) (Recor
 	}
 	ctx, stop := p.whileOpen(ctx)
 	defer stop()
-	f, err := p.opts.Objects.upload(ctx, topic, value)
+	f, err := p.opts.Objects.upload(ctx, topic, payloadOf(value))
 	if err != nil && errors.Is(context.Cause(ctx), ErrClosed) {
 		err = ErrClosed
 	}

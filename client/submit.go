@@ -23,7 +23,11 @@ type Reference struct {
 	ContentType string
 	SHA256      []byte // 32 bytes
 
-	// Records is how many records the object holds. 0: it is one payload.
+	// Batch: the object is a file of many records, to be read so. nil: it is one
+	// payload.
+	Batch *Batch
+
+	// Records is how many records the object holds. 0: not known, or one payload.
 	Records int64
 }
 
@@ -42,12 +46,19 @@ type Reference struct {
 // filer; a topic that does not allow its bucket has the record rejected. Submit waits for one look at a time; programs that submit many
 // run [Objects.Check] concurrently and submit what it returns Unchecked, in
 // order.
+//
+// A reference with a Batch is of a file of many records: readers expand it, row by
+// row. Submit does not look into it. It fails with [*BatchError] if it is not clear
+// how the file is to be read.
 func (p *Producer) Submit(ctx context.Context, topic string, ref Reference, r Record, opts ...PublishOption) (*Pending, error) {
 	c := callOptions{ack: p.opts.Ack}.with(opts)
 	if r.Value != nil {
 		return nil, &RecordError{Field: "value", Reason: "a record whose payload is an object has no value of its own"}
 	}
-	var err error
+	r, err := ref.batched(r)
+	if err != nil {
+		return nil, err
+	}
 	if ref, err = p.checked(ctx, ref, c); err != nil {
 		return nil, err
 	}

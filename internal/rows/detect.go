@@ -72,23 +72,57 @@ func Detect(name string, head []byte) (Format, Compression, error) {
 		}
 		return format, packing, nil
 	}
+	format, err := claim{byItsName, format, packing}.agree(ext, head)
+	if err != nil {
+		return "", None, &FormatError{name, err.Error()}
+	}
+	return format, packing, nil
+}
+
+// Check compares the first bytes of a file, as Detect takes them, with how it is
+// going to be read. The error is always a *FormatError. Where the name says the same,
+// it is what Detect would say; where it does not, somebody knew better.
+func Check(name string, f Format, c Compression, head []byte) error {
+	if len(head) == 0 {
+		return nil
+	}
+	said := claim{byItsName, f, c}
+	named, packing, ext := byName(name)
+	if named != f || packing != c {
+		said.says, ext = "it should be", ""
+	}
+	if _, err := said.agree(ext, head); err != nil {
+		return &FormatError{name, err.Error()}
+	}
+	return nil
+}
+
+// claim is what is said of a file, and how that is told.
+type claim struct {
+	says    string
+	format  Format // empty: not said
+	packing Compression
+}
+
+const byItsName = "by its name it is"
+
+// agree compares what is said of a file with its first bytes, and gives the format.
+func (c claim) agree(ext string, head []byte) (Format, error) {
+	says, format, packing := c.says, c.format, c.packing
 	if found := packed(head); found != packing {
-		return "", None, &FormatError{name, fmt.Sprintf("by its name it is %s, by its first bytes %s",
-			describe(format, packing), describe(inside(head, found), found))}
+		return "", fmt.Errorf("%s %s, by its first bytes %s",
+			says, describe(format, packing), describe(inside(head, found), found))
 	}
 	unpacked := unpackHead(head, packing)
 	all := len(head) < HeadSize && len(unpacked) < HeadSize
-	format, err := judge(format, unpacked, all)
+	format, err := judge(says, format, unpacked, all)
 	if err == nil && format == NDJSON && ext == ".json" {
 		err = oneDocument(unpacked, all)
 	}
 	if err == nil && format == Parquet && packing != None {
 		err = errors.New("a Parquet file that is packed as a whole cannot be read: unpack it")
 	}
-	if err != nil {
-		return "", None, &FormatError{name, err.Error()}
-	}
-	return format, packing, nil
+	return format, err
 }
 
 func byName(name string) (f Format, c Compression, ext string) {
@@ -141,16 +175,16 @@ func unpackHead(head []byte, c Compression) []byte {
 
 // inside is the format of what is packed, where it can be told.
 func inside(head []byte, c Compression) Format {
-	f, err := judge("", unpackHead(head, c), false)
+	f, err := judge(byItsName, "", unpackHead(head, c), false)
 	if err != nil {
 		return ""
 	}
 	return f
 }
 
-// judge compares the format that a name says, which may be none, with the unpacked
+// judge compares the format that is said, which may be none, with the unpacked
 // bytes, which may be all that there are.
-func judge(named Format, head []byte, all bool) (Format, error) {
+func judge(says string, named Format, head []byte, all bool) (Format, error) {
 	for _, k := range kinds {
 		if !bytes.HasPrefix(head, []byte(k.magic)) {
 			continue
@@ -158,7 +192,7 @@ func judge(named Format, head []byte, all bool) (Format, error) {
 		if k.format != "" && (named == "" || named == k.format) {
 			return k.format, nil
 		}
-		return "", fmt.Errorf("by its name it is %s, by its first bytes %s", describe(named, None), k.name)
+		return "", fmt.Errorf("%s %s, by its first bytes %s", says, describe(named, None), k.name)
 	}
 	first, whole := firstLine(head, all)
 	object := bytes.HasPrefix(first, []byte("{")) && (!whole || gjson.ValidBytes(first))
@@ -166,15 +200,15 @@ func judge(named Format, head []byte, all bool) (Format, error) {
 	case len(head) == 0 && named != "": // packed, and not to be seen
 		return named, nil
 	case named == Avro, named == Parquet:
-		return "", fmt.Errorf("by its name it is %s, but it does not begin as such", describe(named, None))
+		return "", fmt.Errorf("%s %s, but it does not begin as such", says, describe(named, None))
 	case bytes.IndexByte(head, 0) >= 0:
-		return "", fmt.Errorf("by its name it is %s, but it is not text", describe(named, None))
+		return "", fmt.Errorf("%s %s, but it is not text", says, describe(named, None))
 	case named == "" && object:
 		return NDJSON, nil
 	case named == "":
 		return "", errors.New("neither its name nor its first bytes say how to read it")
 	case named != NDJSON && object && whole:
-		return "", fmt.Errorf("by its name it is %s, by its first line NDJSON", describe(named, None))
+		return "", fmt.Errorf("%s %s, by its first line NDJSON", says, describe(named, None))
 	}
 	return named, nil
 }

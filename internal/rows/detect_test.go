@@ -75,3 +75,32 @@ func TestDetect(t *testing.T) {
 		}
 	}
 }
+
+// TestCheck: what is known of a file otherwise than by its name.
+func TestCheck(t *testing.T) {
+	line := `{"a":1}` + "\n"
+	for _, c := range []struct {
+		name    string
+		format  rows.Format
+		packing rows.Compression
+		head    string
+		fails   string
+	}{
+		{"a.ndjson", rows.NDJSON, rows.None, line, ""},
+		{"a.csv", rows.NDJSON, rows.None, line, ""},
+		{"a.csv", rows.NDJSON, rows.None, "PAR1rest", "it should be NDJSON, by its first bytes Parquet"},
+		{"a.ndjson", rows.NDJSON, rows.None, "PAR1rest", "by its name it is NDJSON, by its first bytes Parquet"},
+		{"a", rows.CSV, rows.Gzip, string(gzipped(t, "a,b\n")), ""},
+		{"a", rows.CSV, rows.Gzip, "a,b\n", "it should be CSV packed as gzip, by its first bytes"},
+		{"a", rows.Avro, rows.None, line, "it should be Avro, but it does not begin as such"},
+		{"a.json", rows.NDJSON, rows.None, "[1,\n2]", "a JSON array"},
+		{"a", rows.NDJSON, rows.None, "[1,\n2]", ""},
+		{"folder/", rows.CSV, rows.None, "", ""},
+	} {
+		err := rows.Check(c.name, c.format, c.packing, []byte(c.head))
+		var typed *rows.FormatError
+		if (err != nil) != (c.fails != "") || err != nil && (!errors.As(err, &typed) || !strings.Contains(err.Error(), c.fails)) {
+			t.Errorf("%s %.20q: %v, want %q", c.name, c.head, err, c.fails)
+		}
+	}
+}
