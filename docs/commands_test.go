@@ -104,7 +104,7 @@ func commandLine(t *testing.T) (uses, flags map[string]bool) {
 
 // checkCommand tells what is wrong with the words after "spillway".
 func checkCommand(words []string, uses, flags map[string]bool) string {
-	groups := []string{"topic", "run", "edit", "lanes"} // commands whose next word is a command too
+	groups := []string{"topic", "run", "edit", "lanes", "backfill"} // commands whose next word is a command too
 	if words[0] == "help" && len(words) > 1 {
 		words = words[1:]
 	}
@@ -136,7 +136,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for file, role := range map[string]string{
 		"ingest/metrics.go": "ingest", "planner/metrics.go": "planner", "internal/followup/metrics.go": "refs",
-		"functions/s3events_metrics.go": "s3_events",
+		"functions/s3events_metrics.go": "s3_events", "ingest/backfill_metrics.go": "backfill",
 	} {
 		made := regexp.MustCompile(`(?:counters?|gauge|histogram)\("(\w+)"`).FindAllStringSubmatch(read(t, file), -1)
 		if len(made) == 0 {

@@ -38,7 +38,7 @@ type listener struct {
 
 func newListener() *listener {
 	l := &listener{flush: newFlush(1)}
-	l.source, l.decoder.source, l.objects = "lane.default.0.x", "lane.default.0.x", segment.NewObjectTable(nil)
+	l.decoder.source, l.objects = "lane.default.0.x", segment.NewObjectTable(nil)
 	return l
 }
 
@@ -64,7 +64,7 @@ func (l *listener) hear(t *testing.T, def topic.Definition, data []byte) []recor
 		if r.Rejected != "" {
 			rejected--
 		}
-		want := topic.SpreadSlot(l.source, r.Position)
+		want := topic.SpreadSlot(l.decoder.source, r.Position)
 		if r.Key != nil && def.Key != topic.KeyNone && (r.Rejected == "" || r.Ref != nil) {
 			want = topic.SlotOf(r.Key)
 		}
@@ -219,7 +219,7 @@ func TestWhatARestartKnows(t *testing.T) {
 	def := topic.Definition{Name: "t", Key: topic.KeyHeader}
 	l := newListener()
 	l.hear(t, def, notification("put a 02", "put b 05"))
-	c := segment.Checkpoint{Source: l.source}.Advance(l.last, decodeTime, nil).WithObjects(l.flush.objects.Rows())
+	c := segment.Checkpoint{Source: l.decoder.source}.Advance(l.last, decodeTime, nil).WithObjects(l.flush.objects.Rows())
 	again := newListener()
 	again.last, again.objects = l.last, segment.NewObjectTable(c.Objects)
 	records := again.hear(t, def, notification("put a 02", "put b 04", "put b 06"))

@@ -22,7 +22,9 @@ const (
 type flush struct {
 	share    int
 	last     uint64
-	lastTime time.Time
+	lastTime time.Time       // of a lane's message
+	rows     uint32          // of a backfill: rows of the object after last that are in the flush or before it
+	tally    segment.Tally   // of a backfill
 	topics   []*topicRecords // in order of first appearance
 	index    map[string]*topicRecords
 	seen     map[string]segment.Producer
@@ -32,8 +34,9 @@ type flush struct {
 	reread   map[string]bool      // topics whose settings were read again for a reference that they did not allow
 	due      time.Time            // zero: nothing waits
 	counts   Counts
-	groups   []*group // to be appended
-	settled  []*group // of which records were committed
+	groups   []*group                 // to be appended
+	settled  []*group                 // of which records were committed
+	touched  map[topic.SegmentID]bool // that took in records of the flush, now or before it was read again
 }
 
 // topicRecords are the records of one topic in a flush, in source order.
@@ -41,6 +44,9 @@ type topicRecords struct {
 	name  string
 	set   *record.Set
 	tried era // the layout by which they were last divided
+
+	expand []int  // which of the set refer to rows that are to become records
+	made   string // the incarnation in which there are jobs for those that are verified; empty: none are
 
 	regrouped bool // that was not the first
 }
@@ -64,7 +70,7 @@ type group struct {
 // newFlush returns an empty flush of a worker that shares its memory with others,
 // so many in all; 0 is one.
 func newFlush(share int) *flush {
-	return &flush{share: max(share, 1), index: map[string]*topicRecords{}, seen: map[string]segment.Producer{}, refused: map[string]bool{}, reread: map[string]bool{}}
+	return &flush{share: max(share, 1), index: map[string]*topicRecords{}, seen: map[string]segment.Producer{}, refused: map[string]bool{}, reread: map[string]bool{}, touched: map[topic.SegmentID]bool{}}
 }
 
 func (f *flush) empty() bool { return f.last == 0 }

@@ -2,13 +2,14 @@ package ingest
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/spillway-mq/spillway/internal/topic"
 )
 
-// Nudger asks for a topic to be looked after soon: to be planned, or its pending
-// references to be followed up. A nudge is a hint: one that fails is forgotten,
+// Nudger asks for a topic to be looked after soon: to be planned, its pending
+// references to be followed up, or its jobs to be worked on. A nudge is a hint: one that fails is forgotten,
 // since every topic is looked at now and then anyway. Nudge tries once, and is called by one goroutine of each worker.
 type Nudger interface {
 	Nudge(ctx context.Context, topic string) error
@@ -23,10 +24,15 @@ const (
 	maxMeters = 20_000
 )
 
-// nudges finds the segments that take in more than they should, and pending
-// references, from what flushes commit, and calls for whoever looks after them. Owned by commit, but for run.
+// nudges finds the segments that take in more than they should, pending references
+// and new jobs from what flushes commit, and calls for whoever looks after them. Owned by commit, but for run.
 type nudges struct {
-	*Worker
+	load, refs, jobs Nudger // nil: nobody is told
+	bytes, records   float64
+	now              func() time.Time
+	logger           *slog.Logger
+	metrics          *Metrics
+
 	meters map[topic.SegmentID]*meter
 	last   map[nudge]time.Time
 	queue  chan nudge
@@ -35,15 +41,19 @@ type nudges struct {
 // nudge is one call.
 type nudge struct {
 	topic string
-	refs  bool // it is its references, and not its load
+	about concern
 }
 
-func (n nudge) String() string {
-	if n.refs {
-		return "pending references of " + n.topic
-	}
-	return "load of " + n.topic
-}
+// concern is what a nudge is about.
+type concern string
+
+const (
+	aboutLoad concern = "load"
+	aboutRefs concern = "pending references"
+	aboutJobs concern = "jobs"
+)
+
+func (n nudge) String() string { return string(n.about) + " of " + n.topic }
 
 // meter counts what a segment has taken in since a time.
 type meter struct {
@@ -51,19 +61,38 @@ type meter struct {
 	bytes, records float64
 }
 
+// newNudges returns n, ready for the first flush.
+func newNudges(n nudges) *nudges {
+	n.meters, n.last, n.queue = map[topic.SegmentID]*meter{}, map[nudge]time.Time{}, make(chan nudge, nudgeQueue)
+	return &n
+}
+
 func (w *Worker) newNudges() *nudges {
-	return &nudges{Worker: w, meters: map[topic.SegmentID]*meter{}, last: map[nudge]time.Time{}, queue: make(chan nudge, nudgeQueue)}
+	return newNudges(nudges{
+		load: w.Nudger, refs: w.FollowUp, jobs: w.Jobs, bytes: w.NudgeBytes, records: w.NudgeRecords,
+		now: w.Now, logger: w.Logger, metrics: w.Metrics,
+	})
 }
 
 // flushed looks at what a flush has brought to the segments. It never blocks.
 func (n *nudges) flushed(settled []*group) {
-	now := n.Now()
+	now := n.now()
 	for _, part := range settled {
-		if n.Nudger != nil && n.over(part, now) {
-			n.send(nudge{topic: part.topic}, now)
+		if n.load != nil && n.over(part, now) {
+			n.send(nudge{part.topic, aboutLoad}, now)
 		}
-		if n.FollowUp != nil && len(part.outcome.Chunk.Pending) > 0 {
-			n.send(nudge{part.topic, true}, now)
+		if n.refs != nil && len(part.outcome.Chunk.Pending) > 0 {
+			n.send(nudge{part.topic, aboutRefs}, now)
+		}
+	}
+}
+
+// expanded tells of the jobs for references of a flush that is committed. It never
+// blocks.
+func (n *nudges) expanded(list []*topicRecords) {
+	for _, t := range list {
+		if n.jobs != nil && t.made != "" {
+			n.send(nudge{t.name, aboutJobs}, n.now())
 		}
 	}
 }
@@ -85,7 +114,7 @@ func (n *nudges) over(part *group, now time.Time) bool {
 	m.records += float64(part.outcome.Chunk.Count)
 	took := now.Sub(m.since)
 	seconds := max(took, nudgeSpan).Seconds()
-	over := m.bytes > n.NudgeBytes*seconds || m.records > n.NudgeRecords*seconds
+	over := m.bytes > n.bytes*seconds || m.records > n.records*seconds
 	if over || took >= nudgeSpan {
 		*m = meter{since: now}
 	}
@@ -93,8 +122,8 @@ func (n *nudges) over(part *group, now time.Time) bool {
 }
 
 func (n *nudges) send(call nudge, now time.Time) {
-	// Load goes on, and is seen again; a pending reference is told of once.
-	if !call.refs && now.Sub(n.last[call]) < nudgeEvery {
+	// Load goes on, and is seen again; what is new is told of once.
+	if call.about == aboutLoad && now.Sub(n.last[call]) < nudgeEvery {
 		return
 	}
 	select {
@@ -102,7 +131,7 @@ func (n *nudges) send(call nudge, now time.Time) {
 	default:
 		return
 	}
-	if call.refs {
+	if call.about != aboutLoad {
 		return
 	}
 	if len(n.last) >= maxMeters {
@@ -126,12 +155,12 @@ func (n *nudges) run(ctx context.Context) {
 				return
 			}
 			if err := n.nudge(ctx, call); err != nil {
-				n.Logger.Debug("could not call somebody", "for", call, "err", err)
+				n.logger.Debug("could not call somebody", "for", call, "err", err)
 				n.drop()
 				continue
 			}
-			if !call.refs {
-				n.Metrics.nudges.Inc()
+			if call.about == aboutLoad {
+				n.metrics.nudges.Inc()
 			}
 		}
 	}
@@ -140,10 +169,13 @@ func (n *nudges) run(ctx context.Context) {
 func (n *nudges) nudge(ctx context.Context, call nudge) error {
 	ctx, cancel := context.WithTimeout(ctx, nudgeLimit)
 	defer cancel()
-	if call.refs {
-		return n.FollowUp.Nudge(ctx, call.topic)
+	switch call.about {
+	case aboutRefs:
+		return n.refs.Nudge(ctx, call.topic)
+	case aboutJobs:
+		return n.jobs.Nudge(ctx, call.topic)
 	}
-	return n.Nudger.Nudge(ctx, call.topic)
+	return n.load.Nudge(ctx, call.topic)
 }
 
 func (n *nudges) drop() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spillway-mq/spillway/internal/record"
+	"github.com/spillway-mq/spillway/internal/ref"
 	"github.com/spillway-mq/spillway/internal/topic"
 	"github.com/spillway-mq/spillway/internal/verdict"
 )
@@ -25,6 +26,17 @@ func (s *session) refer(ctx context.Context, f *flush, t *topicRecords, from int
 		r, err := t.set.Record(i)
 		if err != nil {
 			return err
+		}
+		b, _, bad := ref.BatchOf(&r)
+		if bad != nil { // whatever its object is
+			if err := t.set.Refuse(i, "reference: "+bad.Error()); err != nil {
+				return err
+			}
+			f.counts.Rejected++
+			continue
+		}
+		if b.Expand {
+			t.expand = append(t.expand, i)
 		}
 		d, err := s.settingsFor(ctx, f, t.name, *r.Ref)
 		var why *refused

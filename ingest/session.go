@@ -3,12 +3,10 @@ package ingest
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/spillway-mq/spillway/internal/cursor"
 	"github.com/spillway-mq/spillway/internal/segment"
 )
 
@@ -19,12 +17,9 @@ import (
 type session struct {
 	*Worker
 	decoder
+	*appender
 	incarnation string // of the lane, when this session began
-	source      string
-	topics      *topics
 	reader      Reader
-	from        uint64       // the starting checkpoint (rule 12)
-	touched     atomic.Int64 // segments of the last flush
 	lookers     *lookers
 	base        context.Context // ends with the session
 
@@ -33,13 +28,9 @@ type session struct {
 	producers map[string]segment.Producer
 
 	// Owned by commit.
-	file       cursor.File[segment.Checkpoint]
-	checkpoint segment.Checkpoint
-	version    cursor.Version
-	trimmed    uint64
-	trimBelow  uint64
-	sinceTrim  time.Time
-	nudges     *nudges
+	trimmed   uint64
+	trimBelow uint64
+	sinceTrim time.Time
 }
 
 func (w *Worker) session(ctx, stop context.Context) error {
@@ -48,75 +39,27 @@ func (w *Worker) session(ctx, stop context.Context) error {
 		return err
 	}
 	s.announce(ctx)
-	outer := ctx
-	g, ctx := errgroup.WithContext(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	s.base, s.lookers = ctx, w.newLookers()
-	if s.reader, err = w.Lane.Read(ctx, s.from+1); err != nil {
+	defer s.lookers.close()
+	defer cancel() // before lookers are waited for
+	if s.reader, err = w.Lane.Read(ctx, s.from.Sequence+1); err != nil {
 		return err
 	}
 	defer s.reader.Close()
-	defer s.lookers.close() // g.Wait has ended ctx
-	gathered, prepared := make(chan *flush), make(chan *flush)
-	var faults [3]error
-	g.Go(func() error {
-		defer close(gathered)
-		faults[0] = s.gather(ctx, stop, gathered)
-		return faults[0]
-	})
-	g.Go(func() error {
-		defer close(prepared)
-		faults[1] = each(ctx, gathered, func(f *flush) error {
+	return s.run(ctx, stages{
+		gather: func(ctx context.Context, out chan<- *flush) error { return s.gather(ctx, stop, out) },
+		prepare: func(ctx context.Context, f *flush) error {
 			if err := s.judge(ctx, f); err != nil {
 				return err
 			}
-			if err := s.prepare(ctx, f); err != nil {
+			if err := s.expand(ctx, f); err != nil {
 				return err
 			}
-			return send(ctx, prepared, f)
-		})
-		return faults[1]
+			return s.prepare(ctx, f)
+		},
+		commit: s.commit,
 	})
-	g.Go(func() error {
-		s.nudges.run(ctx)
-		return nil
-	})
-	g.Go(func() error {
-		defer s.nudges.close()
-		faults[2] = each(ctx, prepared, func(f *flush) error { return s.commit(ctx, f) })
-		return faults[2]
-	})
-	first := g.Wait()
-	if first == nil || outer.Err() == nil {
-		return first
-	}
-	// Told to end: the stage that was first to do so knows less of what kept it
-	// up than one that had asked the filer.
-	return errors.Join(faults[:]...)
-}
-
-func each(ctx context.Context, in <-chan *flush, do func(*flush) error) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case f, ok := <-in:
-			if !ok {
-				return nil
-			}
-			if err := do(f); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-func send(ctx context.Context, out chan<- *flush, f *flush) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case out <- f:
-		return nil
-	}
 }
 
 // received is what the reader goroutine of gather delivers.

@@ -170,7 +170,7 @@ func (w *world) checkFloors(ctx context.Context, seg, parent *segment.Segment, e
 			if have == want {
 				continue
 			}
-			if have.After(want) || want.After(topic.Whole(c.Sequence)) {
+			if have.After(want) || want.After(c.Position()) {
 				return fmt.Errorf("floor of %s at slot %d is %s, its parent %s had %s, checkpoint %d", source, slot, have, parent.ID, want, c.Sequence)
 			}
 			w.stats.leftOut.Add(1)

@@ -48,8 +48,11 @@ func kindOf(url string) string { return strings.Split(url, "/")[3] }
 
 // simValue is what tells a record from all others.
 func simValue(r record.Record) string {
-	if r.Ref != nil {
+	switch {
+	case r.Ref != nil:
 		return r.Ref.URL
+	case r.Rejected != "" && len(r.Value) == 0 && r.Headers[0].Name == HeaderRowObject:
+		return string(r.Headers[0].Value) + ".end"
 	}
 	return string(r.Value)
 }

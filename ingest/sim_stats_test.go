@@ -10,6 +10,9 @@ type simStats struct {
 	// Of references.
 	refused, pending, verified, disputed atomic.Int64
 
+	// Of backfills.
+	backfillDrops, backfillRejected, backfillRegrouped, backfillWithin, backfillFiltered, backfillInTime, backfillCut atomic.Int64
+
 	// With edits.
 	edits, halfDone, races, regrouped, seals, floors, leftOut, rested atomic.Int64
 }
@@ -29,6 +32,19 @@ func (s *simStats) withEdits() map[string]*atomic.Int64 {
 	for name, n := range map[string]*atomic.Int64{
 		"edits": &s.edits, "half-done edits": &s.halfDone, "planners lost": &s.races, "regrouped": &s.regrouped,
 		"parents sealed": &s.seals, "floors": &s.floors, "floors left out": &s.leftOut, "topics rested": &s.rested,
+	} {
+		all[name] = n
+	}
+	return all
+}
+
+// withBackfills counts what only a world with edits and backfills goes through.
+func (s *simStats) withBackfills() map[string]*atomic.Int64 {
+	all := s.withEdits()
+	for name, n := range map[string]*atomic.Int64{
+		"rows dropped in part": &s.backfillDrops, "rows rejected": &s.backfillRejected, "rows regrouped": &s.backfillRegrouped,
+		"checkpoints within objects": &s.backfillWithin, "rows left out": &s.backfillFiltered,
+		"objects read in time": &s.backfillInTime, "objects cut short": &s.backfillCut,
 	} {
 		all[name] = n
 	}

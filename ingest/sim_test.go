@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 // suite plays many seeds, and asks that together they met everything counted.
-func suite(t *testing.T, counted map[string]*atomic.Int64, build func(seed uint64) *world) {
+func suite(t *testing.T, seeds int, counted map[string]*atomic.Int64, build func(seed uint64) *world) {
 	run := func(t *testing.T, seed uint64) bool {
 		if err := simulate(t, func() *world { return build(seed) }); err != nil {
 			t.Errorf("seed %d: %v\nreplay: go test ./ingest -run '^%s$' -sim.seed=%d", seed, err, strings.Split(t.Name(), "/")[0], seed)
@@ -54,11 +54,11 @@ func suite(t *testing.T, counted map[string]*atomic.Int64, build func(seed uint6
 		}
 		return
 	}
-	parallelSeeds(t, *simSeeds, run)
+	parallelSeeds(t, seeds, run)
 	for _, name := range slices.Sorted(maps.Keys(counted)) {
 		n := counted[name].Load()
 		t.Logf("%-16s %d", name, n)
-		if n == 0 && *simSeeds >= 500 {
+		if n == 0 && seeds >= 500 {
 			t.Errorf("no simulation met %s: the suite proves less than it claims", name)
 		}
 	}
@@ -69,7 +69,7 @@ func suite(t *testing.T, counted map[string]*atomic.Int64, build func(seed uint6
 // workers at once, zombies, and lanes that go back.
 func TestSimulation(t *testing.T) {
 	stats := &simStats{}
-	suite(t, stats.all(), func(seed uint64) *world { return newWorld(seed, "", stats) })
+	suite(t, *simSeeds, stats.all(), func(seed uint64) *world { return newWorld(seed, "", stats) })
 }
 
 // TestSimulationEdits: the same, with two lanes that carry the same topics, and
@@ -78,13 +78,25 @@ func TestSimulation(t *testing.T) {
 // live segment stays sealed.
 func TestSimulationEdits(t *testing.T) {
 	stats := &simStats{}
-	suite(t, stats.withEdits(), func(seed uint64) *world { return newWorld(seed, "", stats).withEdits() })
+	suite(t, *simSeeds, stats.withEdits(), func(seed uint64) *world { return newWorld(seed, "", stats).withEdits() })
+}
+
+// TestSimulationBackfills: the same again, with three sources from objects beside the
+// lanes, each worked on by two at once, of objects that break off or change meanwhile:
+// each row once and in order, or a record says that its object could not be read. Half
+// as many seeds, for each is a simulation of edits too.
+func TestSimulationBackfills(t *testing.T) {
+	stats := &simStats{}
+	suite(t, *simSeeds/2, stats.withBackfills(), func(seed uint64) *world { return newWorld(seed, "", stats).withEdits().withBackfills() })
 }
 
 // TestMutants: each broken variant of the protocol is noticed.
 func TestMutants(t *testing.T) {
 	for _, m := range mutant.Plain {
 		caught(t, m, func(seed uint64) *world { return newWorld(seed, m, &simStats{}) })
+	}
+	for _, m := range mutant.Backfills {
+		caught(t, m, func(seed uint64) *world { return newWorld(seed, m, &simStats{}).withEdits().withBackfills() })
 	}
 	for _, m := range mutant.Edits {
 		caught(t, m, func(seed uint64) *world { return newWorld(seed, m, &simStats{}).withEdits() })

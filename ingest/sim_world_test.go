@@ -37,19 +37,20 @@ const (
 // world is one simulation: a filer, a lane or two, producers, places in which
 // workers live and die, somebody who trims, and, with edits, two planners.
 type world struct {
-	dice    dice
-	mutant  mutant.Set
-	stats   *simStats
-	fs      *memfs.FS
-	servers []*simServer // the lanes
-	topics  []string     // the fourth is created in mid-run; the last is for what named it before
-	objects *simObjects
-	edits   bool
-	goBack  bool
-	calm    atomic.Bool // faults are over
-	mu      sync.Mutex
-	trimmed map[string]map[uint64]record.Record // read before they were trimmed
-	lost    map[string]bool                     // values that the lane lost
+	dice      dice
+	mutant    mutant.Set
+	stats     *simStats
+	fs        *memfs.FS
+	servers   []*simServer // the lanes
+	topics    []string     // the fourth is created in mid-run; the last is for what named it before
+	objects   *simObjects
+	edits     bool
+	backfills []*simBackfill
+	goBack    bool
+	calm      atomic.Bool // faults are over
+	mu        sync.Mutex
+	trimmed   map[string]map[uint64]record.Record // read before they were trimmed
+	lost      map[string]bool                     // values that the lane lost
 }
 
 func newWorld(seed uint64, m mutant.Variant, stats *simStats) *world {
@@ -120,9 +121,16 @@ func (w *world) run(ctx context.Context) error {
 	}
 	live, die := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	fatal := make([]error, 2+len(w.servers)-1) // two workers on the first lane, one on another
+	workers := 2 + len(w.servers) - 1 // two workers on the first lane, one on another
+	fatal := make([]error, workers+2*len(w.backfills))
 	for place := range fatal {
-		wg.Go(func() { fatal[place] = w.place(live, place) })
+		wg.Go(func() {
+			if place < workers {
+				fatal[place] = w.place(live, place)
+			} else {
+				fatal[place] = w.backfillPlace(live, place-workers)
+			}
+		})
 	}
 	wg.Go(func() { w.trimmer(live, admin) })
 	wg.Go(func() { w.creator(live) })
@@ -154,6 +162,9 @@ func (w *world) run(ctx context.Context) error {
 		if err != nil {
 			return w.stopped(err)
 		}
+	}
+	if err := w.finishBackfills(ctx, admin); err != nil {
+		return err
 	}
 	if err := w.checkMarks(ctx, admin); err != nil {
 		return err
@@ -208,6 +219,16 @@ func (w *world) setUp(ctx context.Context, s *segment.Store) error {
 	}
 	for l := range w.servers {
 		if err := s.CreateCheckpoint(ctx, lane.ID{Group: lane.Default, N: l}.Source("sim")); err != nil {
+			return err
+		}
+	}
+	for _, b := range w.backfills {
+		t, err := s.Topic(ctx, b.topic)
+		if err != nil {
+			return err
+		}
+		b.incarnation = t.Incarnation
+		if err := s.CreateCheckpoint(ctx, b.source()); err != nil {
 			return err
 		}
 	}

@@ -70,6 +70,7 @@ type topics struct {
 	buckets    []string // that topics allow which are made here
 	group      string
 	now        func() time.Time
+	strict     bool // records of topics that are not there go nowhere, not to "unrouted"
 
 	lock    lock
 	open    map[string]*openTopic
@@ -78,6 +79,10 @@ type topics struct {
 	// of them is judged, and never looked up again: when it was rolled, a topic
 	// has been created since, and the session ends (ADR 0006).
 	unrouted *openTopic
+}
+
+func newTopics(store *segment.Store, now func() time.Time) *topics {
+	return &topics{store: store, now: now, lock: newLock(), open: map[string]*openTopic{}, missing: map[string]missing{}}
 }
 
 // missing is a topic that could not be opened, when it was last looked for.
@@ -109,7 +114,7 @@ func (ts *topics) get(ctx context.Context, name string) (*openTopic, error) {
 	}
 	t, err := ts.load(ctx, name, old)
 	var why *refused
-	if errors.As(err, &why) && ts.unrouted == nil {
+	if errors.As(err, &why) && ts.unrouted == nil && !ts.strict {
 		if _, err := ts.openUnrouted(ctx); err != nil {
 			return nil, err
 		}

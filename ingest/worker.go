@@ -58,6 +58,11 @@ type Options struct {
 	// FollowUp is told of topics for which pending references were committed. Nil:
 	// nobody is told.
 	FollowUp Nudger
+	// Expander makes the jobs of references whose rows are to become records. Nil: such
+	// references are committed as pending.
+	Expander Expander
+	// Jobs is told of topics for which there may be new jobs. Nil: nobody is told.
+	Jobs Nudger
 	// Nudger is told of topics of which a segment takes in more than NudgeBytes or
 	// NudgeRecords a second; 0: topic.TargetBytes and topic.TargetRecords. Nil:
 	// nobody is told.
@@ -180,7 +185,7 @@ func (w *Worker) start(ctx context.Context) (*session, error) {
 		if err != nil {
 			return nil, fmt.Errorf("state of lane %s: %w", w.ID, err)
 		}
-		if w.ID.Source(state.Incarnation) != s.source {
+		if w.ID.Source(state.Incarnation) != s.appender.source {
 			continue // it was reset meanwhile
 		}
 		err = checkWitness(ctx, w.Lane, w.ID, state, s.checkpoint)
@@ -203,26 +208,19 @@ func (w *Worker) load(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("state of lane %s: %w", w.ID, err)
 	}
 	s := &session{
-		Worker:      w,
-		nudges:      w.newNudges(),
-		incarnation: state.Incarnation,
-		source:      w.ID.Source(state.Incarnation),
-		topics: &topics{
-			store: w.Store, autoCreate: w.AutoCreate, buckets: w.Buckets, group: w.ID.Group, now: w.Now,
-			lock: newLock(), open: map[string]*openTopic{}, missing: map[string]missing{},
+		Worker: w, incarnation: state.Incarnation, producers: map[string]segment.Producer{},
+		appender: &appender{
+			source: w.ID.Source(state.Incarnation), topics: newTopics(w.Store, w.Now),
+			logger: w.Logger, metrics: w.Metrics, nudges: w.newNudges(), mutant: w.Mutant, total: &w.total,
 		},
-		producers: map[string]segment.Producer{},
 	}
-	s.decoder.source = s.source
-	s.file = w.Store.CheckpointFile(s.source)
-	s.checkpoint, s.version, err = s.file.Load(ctx)
-	if errors.Is(err, filer.ErrNotFound) {
-		return nil, fmt.Errorf("lane %s, %s: %w", w.ID, s.file.Path(), ErrNoCheckpoint)
+	s.topics.autoCreate, s.topics.buckets, s.topics.group = w.AutoCreate, w.Buckets, w.ID.Group
+	s.holds, s.next = s.shows, s.after
+	s.decoder.source = s.appender.source
+	if err := s.appender.load(ctx, w.Store); err != nil {
+		return nil, fmt.Errorf("lane %s: %w", w.ID, err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	s.from, s.lastRead = s.checkpoint.Sequence, s.checkpoint.Sequence
+	s.lastRead = s.checkpoint.Sequence
 	for _, p := range s.checkpoint.Producers {
 		s.producers[p.ID] = p
 	}

@@ -31,6 +31,9 @@ const (
 	// UndecidedIsValid commits a reference that was not looked at, and not pinned,
 	// like one that was (rules 24 and 37).
 	UndecidedIsValid Variant = "undecided-is-valid"
+	// FailureInPassing commits what lies behind an object that cannot be read before
+	// the checkpoint says so (ADR 0021).
+	FailureInPassing Variant = "failure-in-passing"
 	// FloorFromOneParent gives the child of a merge the floors of its first
 	// parent only (rule 11).
 	FloorFromOneParent Variant = "floor-from-one-parent"
@@ -49,12 +52,15 @@ const (
 	CheckpointBeforeTail Variant = "checkpoint-before-tail"
 )
 
-// Plain lists the variants that show without edits, Edits those that need them.
+// Plain lists the variants that show without edits, Edits those that need them,
+// Backfills those that need backfills beside them.
 var (
 	Plain = []Variant{
 		SameBytesAfterDrop, CheckpointFirst, LostReplyIsLostRace, StalePosition, TailBelowHead, ForgetProducers, UnroutedNotRolled,
 		UndecidedIsValid,
 	}
+
+	Backfills = []Variant{FailureInPassing}
 
 	Edits = []Variant{
 		FloorFromOneParent, FloorIsOneNumber, FloorsNotComposed, CompletionAtNextFree, RegroupAffected, CheckpointBeforeTail,

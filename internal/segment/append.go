@@ -23,7 +23,7 @@ type Input struct {
 	Source string
 	// From is the checkpoint after which the writer has read every message of
 	// the source, in order. It is what makes the new position true (rule 12).
-	From uint64
+	From topic.Position
 	// Set holds the records, in source order, all in the segment's range. It
 	// is not changed.
 	Set *record.Set
@@ -133,6 +133,10 @@ func (s *Segment) Append(ctx context.Context, in Input) (Outcome, error) {
 				return out, err
 			}
 			out.Uploads++
+		}
+		if err := s.prune(ctx, in.Source); err != nil {
+			s.Discard(ctx, prepared)
+			return out, err
 		}
 		done, err := s.commit(ctx, in, taken, prepared)
 		if err != nil {

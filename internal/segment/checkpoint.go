@@ -12,10 +12,14 @@ import (
 
 // Checkpoint says of a source: every message up to and including Sequence is
 // committed in every segment. It bounds what must be read again, and how far a
-// lane may be trimmed. It moves only forwards, by compare-and-swap (rule 15).
+// lane may be trimmed. It moves only forwards, by compare-and-swap (rule 15); of a
+// lane in whole messages, of a backfill in rows (ADR 0020).
 type Checkpoint struct {
 	Source   string `json:"source"`
 	Sequence uint64 `json:"sequence"`
+	// Rows, of a backfill, is how many first rows of the object after Sequence are
+	// done too.
+	Rows uint32 `json:"rows,omitempty"`
 	// Witness is the JetStream time of message Sequence, which trimming leaves
 	// in the lane: a lane that shows another one there went back (rule 17).
 	Witness time.Time `json:"witness"`
@@ -28,6 +32,8 @@ type Checkpoint struct {
 	// Objects is the table of the objects of S3 events, a pure function of the
 	// lane as well.
 	Objects ObjectRows `json:"objects,omitempty"`
+	// Tally, of a backfill, is what was done up to here.
+	Tally *Tally `json:"tally,omitempty"`
 	// Marks are earlier values of Sequence with the wall-clock time at which
 	// they were reached, oldest first; trimming follows them (rule 21).
 	Marks []Mark `json:"marks"`

@@ -36,9 +36,9 @@ type Chunk struct {
 	ByteBase  uint64 // bytes of all records before the first, trimmed or not
 	Bytes     uint64 // of records, before compression
 	First     time.Time
-	Last      time.Time // append times; never earlier than the chunk before
-	Source    string    // the one source of all records here
-	From      uint64    // checkpoint from which the writer had read the source
+	Last      time.Time      // append times; never earlier than the chunk before
+	Source    string         // the one source of all records here
+	From      topic.Position // checkpoint from which the writer had read the source
 	Positions []SourcePosition
 	Load      []Bucket
 	Hot       []HotSlot // ascending by slot
@@ -103,7 +103,7 @@ func (c Chunk) attrs() filer.Attrs {
 		a[attrSealed], a[attrFloors] = "true", formatFloors(c.Floors)
 		return a
 	}
-	a[attrSource], a[attrFrom] = c.Source, u(c.From)
+	a[attrSource], a[attrFrom] = c.Source, formatFrom(c.From)
 	a[attrLoad], a[attrDigest] = formatLoad(c.Load), c.Digest
 	if len(c.Hot) > 0 {
 		a[attrHot] = formatHot(c.Hot)
@@ -131,7 +131,7 @@ func parseChunk(e commitlog.Entry) (Chunk, error) {
 	}
 	c.First, c.Last = p.time(attrFirst), p.time(attrLast)
 	if !c.Sealed {
-		c.From = p.number(attrFrom)
+		c.From = p.from()
 	}
 	c.Positions, c.Load, c.Hot, c.Floors = p.positions(), p.load(), p.hot(), p.floors()
 	c.Refs, c.Pending = p.refs(c.Count), p.pending(c.Count)
@@ -205,6 +205,22 @@ func (p *attrParser) floors() (list []topic.Floor) {
 		list = append(list, topic.Floor{Range: r, Source: sp.Source, At: sp.At, Time: sp.Time})
 	}
 	return list
+}
+
+// from reads a checkpoint, "sequence" or, of a backfill, "sequence:row".
+func (p *attrParser) from() topic.Position {
+	at, err := topic.ParsePosition(p.attrs[attrFrom])
+	if err != nil {
+		p.fail(attrFrom)
+	}
+	return at
+}
+
+func formatFrom(at topic.Position) string {
+	if at == (topic.Position{}) {
+		return "0"
+	}
+	return at.String()
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

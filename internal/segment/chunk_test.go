@@ -24,11 +24,11 @@ func goldenChunks() []Chunk {
 	positions := []SourcePosition{{"lane-b", topic.Position{Sequence: 7, Row: 2}, noon}, {"lane-a", topic.Whole(5), noon.Add(-time.Second)}}
 	return []Chunk{
 		{
-			Base: 10, Count: 3, ByteBase: 330, Bytes: 99, First: noon.Add(-time.Second), Last: noon, Source: "lane-b", From: 4, Positions: positions,
+			Base: 10, Count: 3, ByteBase: 330, Bytes: 99, First: noon.Add(-time.Second), Last: noon, Source: "lane-b", From: topic.Whole(4), Positions: positions,
 			Load: []Bucket{{0, 1, 33}, {63, 2, 66}}, Hot: []HotSlot{{7, 1, 33}, {65530, 2, 66}}, Digest: digest(nil),
 		},
 		{
-			Base: 13, Count: 8, ByteBase: 429, Bytes: 320, First: noon, Last: noon, Source: "lane-b", From: 4,
+			Base: 13, Count: 8, ByteBase: 429, Bytes: 320, First: noon, Last: noon, Source: "lane-b", From: topic.Whole(4),
 			Positions: []SourcePosition{{"lane-b", topic.Position{Sequence: 7, Row: 10}, noon}},
 			Load:      []Bucket{{5, 8, 320}}, Hot: []HotSlot{{5120, 8, 320}}, Refs: 6, Pending: []Span{{0, 3}, {5, 5}}, Digest: digest(nil),
 		},

@@ -69,7 +69,7 @@ func (s *Store) passed() func(context.Context, string) (topic.Position, error) {
 		if err != nil && !errors.Is(err, filer.ErrNotFound) {
 			return topic.Position{}, err
 		}
-		known[source] = topic.Whole(c.Sequence)
+		known[source] = c.Position()
 		return known[source], nil
 	}
 }

@@ -34,6 +34,7 @@ type Segment struct {
 	trusted string // ID of the last tail whose position the source confirmed
 	held    bool   // the source confirmed the floors
 	sought  uint64 // head when a search was last repeated
+	foreign int    // how many positions the tail may carry before they are pruned
 }
 
 func (t *Topic) segmentDir(id topic.SegmentID) string {

@@ -167,14 +167,17 @@ func (s *Store) Topics(ctx context.Context) ([]topic.Definition, error) {
 }
 
 // DeleteTopic deletes a topic and all its data: it marks the topic, seals its
-// live segments, deletes their heads, then the rest (rule 29). Run again after
-// a crash, it finishes.
+// live segments, deletes their heads, then the checkpoints of its backfills and the
+// rest (rule 29). Run again after a crash, it finishes.
 func (s *Store) DeleteTopic(ctx context.Context, name string, now time.Time) error {
 	t, err := s.markDeleted(ctx, name)
 	if err != nil {
 		return err
 	}
 	if err := t.sealAll(ctx, now); err != nil {
+		return err
+	}
+	if err := t.deleteJobs(ctx); err != nil {
 		return err
 	}
 	if err := s.deleteTree(ctx, t.Dir()); err != nil {

@@ -70,6 +70,9 @@ type Position struct {
 // LastRow as a Position's row means "the whole message".
 const LastRow = 1<<32 - 1
 
+// MaxRow is the highest row that a record can have: FORMAT, "Chunk files".
+const MaxRow = 1<<31 - 1
+
 // Whole is the position of everything up to and including message seq.
 func Whole(seq uint64) Position {
 	if seq == 0 {

@@ -23,7 +23,7 @@ func attributes(e commitlog.Entry) (segment.Chunk, error) {
 	if c.Sealed {
 		c.Floors = p.floors()
 	} else {
-		c.Source, c.From, c.Digest = p.text("Source"), p.number("From"), p.text("Digest")
+		c.Source, c.From, c.Digest = p.text("Source"), p.from(), p.text("Digest")
 		p.counts("Load", segment.LoadBuckets, func(i, records, bytes uint64) {
 			c.Load = append(c.Load, segment.Bucket{Index: int(i), Records: records, Bytes: bytes})
 		})
@@ -42,6 +42,15 @@ func attributes(e commitlog.Entry) (segment.Chunk, error) {
 		p.fail("Byte-Base")
 	}
 	return c, p.err
+}
+
+// from reads "sequence", or "sequence:row" of a backfill.
+func (p *parser) from() topic.Position {
+	at, err := topic.ParsePosition(p.e.Attrs["From"])
+	if err != nil {
+		p.fail("From")
+	}
+	return at
 }
 
 type parser struct {

@@ -280,6 +280,9 @@ func recordFaults() []fault {
 		{"the checkpoint is of another source", one("checkpoint.file"), nil, replaced(root+"/checkpoints/"+sourceB+".json", func(file *filer.File) {
 			file.Content = []byte(strings.Replace(string(file.Content), sourceB, sourceA, 1))
 		})},
+		{"a backfill counts a record more than there are", one("backfill.count"), nil, replaced(root+"/checkpoints/"+sourceA+".json", func(file *filer.File) {
+			file.Content = []byte(strings.Replace(string(file.Content), `"sequence"`, `"tally": {"rows": 30, "rejected": 1}, "sequence"`, 1))
+		})},
 		{"the checkpoint went back", one("checkpoint.back"), func(f *fixture) { f.checkpoints[sourceA] = 8 }, nil},
 		{"a record is in the parent and in the child", []Kind{"segment.floors", "records.lineage"}, func(f *fixture) {
 			f.segs[2].with("floors", "[]")
@@ -331,7 +334,7 @@ func laneFaults() []fault {
 }
 
 func faults() []fault {
-	return slices.Concat(structureFaults(), attributeFaults(), referenceFaults(), loadFaults(), chunkFaults(), recordFaults(), laneFaults(), editFaults())
+	return slices.Concat(structureFaults(), attributeFaults(), referenceFaults(), batchFaults(), loadFaults(), chunkFaults(), recordFaults(), laneFaults(), editFaults())
 }
 
 func (c fault) verify(t testing.TB, opts ...Option) Report {

@@ -26,10 +26,10 @@ func checkCheckpoint(s *source) string {
 // checkCheckpointBack: a checkpoint moves only forwards, so none is below one
 // that a writer has started from.
 func checkCheckpointBack(s *source) string {
-	if s.checkpointErr != nil || s.from <= s.checkpoint.Sequence {
+	if s.checkpointErr != nil || !s.from.After(s.checkpoint.Position()) {
 		return ""
 	}
-	return fmt.Sprintf("it is at %d, but the writer of %s had started from %d", s.checkpoint.Sequence, s.fromPath, s.from)
+	return fmt.Sprintf("it is at %s, but the writer of %s had started from %s", shown(s.checkpoint.Position()), s.fromPath, shown(s.from))
 }
 
 func (v *verifier) loadCheckpoint(ctx context.Context, source string) (segment.Checkpoint, error) {
@@ -37,31 +37,40 @@ func (v *verifier) loadCheckpoint(ctx context.Context, source string) (segment.C
 	return c, err
 }
 
-// fresh is the sequence of a source's checkpoint now, 0 if there is none. A
+// shown is a checkpoint's position in a message.
+func shown(at topic.Position) string {
+	if at == (topic.Position{}) {
+		return "0"
+	}
+	return at.String()
+}
+
+// fresh is the position of a source's checkpoint now, zero if there is none. A
 // filer that does not answer ends the verification.
-func (v *verifier) fresh(ctx context.Context, source string) uint64 {
+func (v *verifier) fresh(ctx context.Context, source string) topic.Position {
 	c, err := v.loadCheckpoint(ctx, source)
 	if err != nil && !definite(err) {
 		v.err = err
 	}
-	return c.Sequence
+	return c.Position()
 }
 
 // passed tells whether a source's checkpoint has reached a position, and where it
 // is. It moves only forwards, so as it was is asked first.
-func (v *verifier) passed(ctx context.Context, source string, at topic.Position) (uint64, bool) {
-	if now := v.before[source]; !at.After(topic.Whole(now)) {
+func (v *verifier) passed(ctx context.Context, source string, at topic.Position) (topic.Position, bool) {
+	if now := v.before[source]; !at.After(now) {
 		return now, true
 	}
 	now := v.fresh(ctx, source)
-	return now, !at.After(topic.Whole(now)) || v.err != nil
+	return now, !at.After(now) || v.err != nil
 }
 
 // loadCheckpoints reads all checkpoints that there are. One that cannot be read
 // counts as nothing here; it is named where its records are found.
-func (v *verifier) loadCheckpoints(ctx context.Context) (map[string]uint64, error) {
+func (v *verifier) loadCheckpoints(ctx context.Context) (map[string]topic.Position, error) {
 	dir := path.Join(v.store.Root(), "checkpoints")
-	found := map[string]uint64{}
+	found := map[string]topic.Position{}
+	v.tallied = map[string]tallied{}
 	for after := ""; ; {
 		page, err := v.list(ctx, dir, after)
 		if err != nil {
@@ -80,7 +89,10 @@ func (v *verifier) loadCheckpoints(ctx context.Context) (map[string]uint64, erro
 				return nil, err
 			}
 			if err == nil {
-				found[source] = c.Sequence
+				found[source] = c.Position()
+				if c.Tally != nil {
+					v.tallied[source] = tallied{c.Position(), *c.Tally}
+				}
 			}
 		}
 		after = page[len(page)-1].Name()

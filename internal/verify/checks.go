@@ -41,6 +41,7 @@ type checks struct {
 	decoded    []check[error]
 	record     []check[*recordStep]
 	content    []check[*content]
+	batch      []check[batchStep]
 	end        []check[segmentEnd]
 	source     []check[*source]
 	rows       []check[rowStep]
@@ -82,8 +83,11 @@ func allChecks() checks {
 			{"chunk.refs", checkRefs}, {"chunk.pending", checkPending},
 			{"positions.record", checkLastRecord}, {"positions.time", checkPositionTime}, {"records.times", checkRecordTimes},
 		},
+		batch: []check[batchStep]{
+			{"batch.header", checkBatchHeader}, {"batch.object", checkBatchObject}, {"batch.count", checkBatchCount},
+		},
 		end:    []check[segmentEnd]{{"seal.live", checkSealLive}, {"seal.missing", checkSealMissing}},
-		source: []check[*source]{{"checkpoint.file", checkCheckpoint}, {"checkpoint.back", checkCheckpointBack}},
+		source: []check[*source]{{"checkpoint.file", checkCheckpoint}, {"checkpoint.back", checkCheckpointBack}, {"backfill.count", checkTally}},
 		rows:   []check[rowStep]{{"rows.twice", checkTwice}, {"rows.missing", checkMissing}},
 		lane: []check[laneStep]{
 			{"lane.stream", checkStream}, {"lane.incarnation", checkIncarnation},
@@ -108,6 +112,7 @@ func (c *checks) remove(kind Kind) {
 	c.stray, c.early = drop(c.stray, kind), drop(c.early, kind)
 	c.attributes, c.chunk, c.stored = drop(c.attributes, kind), drop(c.chunk, kind), drop(c.stored, kind)
 	c.decoded, c.record, c.content = drop(c.decoded, kind), drop(c.record, kind), drop(c.content, kind)
+	c.batch = drop(c.batch, kind)
 	c.end, c.source, c.rows = drop(c.end, kind), drop(c.source, kind), drop(c.rows, kind)
 	c.lane, c.message = drop(c.lane, kind), drop(c.message, kind)
 }
@@ -121,7 +126,7 @@ func Kinds() []Kind {
 	c := allChecks()
 	return slices.Concat(kinds(c.topic), kinds(c.log), kinds(c.link), kinds(c.layout), kinds(c.history),
 		kinds(c.stray), kinds(c.early), kinds(c.segment), kinds(c.attributes), kinds(c.chunk), kinds(c.stored), kinds(c.decoded), kinds(c.record), kinds(c.content),
-		kinds(c.end), kinds(c.source), kinds(c.rows), kinds(c.lane), kinds(c.message))
+		kinds(c.batch), kinds(c.end), kinds(c.source), kinds(c.rows), kinds(c.lane), kinds(c.message))
 }
 
 func kinds[T any](list []check[T]) []Kind {

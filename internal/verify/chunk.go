@@ -85,7 +85,7 @@ type chunkStep struct {
 	c segment.Chunk
 	// passed tells whether a source's checkpoint has reached a position. It is
 	// given with the checkpoint.
-	passed func(source string, at topic.Position) (uint64, bool)
+	passed func(source string, at topic.Position) (topic.Position, bool)
 }
 
 func checkBase(s *chunkStep) string {
@@ -135,7 +135,7 @@ func checkBack(s *chunkStep) string {
 		switch {
 		case now.At == (topic.Position{}):
 			if at, ok := s.passed(old.Source, old.At); !ok {
-				return fmt.Sprintf("source %s was at %s and is left out, but its checkpoint is %d", old.Source, old.At, at)
+				return fmt.Sprintf("source %s was at %s and is left out, but its checkpoint is %s", old.Source, old.At, shown(at))
 			}
 		case old.At.After(now.At):
 			return fmt.Sprintf("source %s goes back from %s to %s", old.Source, old.At, now.At)
@@ -178,7 +178,7 @@ func (v *verifier) chunk(ctx context.Context, s *segmentState, e commitlog.Entry
 		v.broken, s.prev = true, nil
 		return nil //nolint:nilerr // it is in the report: what is wrong with the data is no error
 	}
-	run(v, v.checks.chunk, at, &chunkStep{s, c, func(source string, at topic.Position) (uint64, bool) {
+	run(v, v.checks.chunk, at, &chunkStep{s, c, func(source string, at topic.Position) (topic.Position, bool) {
 		return v.passed(ctx, source, at)
 	}})
 	if s.trimmed && s.prev == nil {

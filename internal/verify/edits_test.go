@@ -132,7 +132,7 @@ func (w *editWorld) flush(ctx context.Context, source string) error {
 		if i == die {
 			return nil
 		}
-		if err := w.append(ctx, live.ID, segment.Input{Source: source, From: c.Sequence, Set: sets[live.ID]}); err != nil {
+		if err := w.append(ctx, live.ID, segment.Input{Source: source, From: topic.Whole(c.Sequence), Set: sets[live.ID]}); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -109,6 +110,7 @@ type (
 		key         string
 		fill        func(f *fixture)
 		lanes       *fakeLanes // nil: files only
+		shelf       *shelf     // nil: batch references are not read
 	}
 )
 
@@ -356,14 +358,22 @@ func (f *fixture) write(t testing.TB) {
 	}
 }
 
-// verify writes nothing; options are passed on.
-func (f *fixture) verify(t testing.TB, opts ...Option) Report {
-	t.Helper()
+// topic verifies the topic that was written.
+func (f *fixture) topic(ctx context.Context, opts ...Option) (Report, error) {
 	var lanes Lanes
 	if f.lanes != nil {
 		lanes = f.lanes
 	}
-	r, err := Topic(t.Context(), segment.NewStore(f.client, "test"), lanes, "flights", opts...)
+	if f.shelf != nil {
+		opts = append(opts, Expand(f.shelf))
+	}
+	return Topic(ctx, segment.NewStore(f.client, "test"), lanes, "flights", opts...)
+}
+
+// verify writes nothing; options are passed on.
+func (f *fixture) verify(t testing.TB, opts ...Option) Report {
+	t.Helper()
+	r, err := f.topic(t.Context(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

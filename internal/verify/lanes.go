@@ -148,7 +148,7 @@ func (v *verifier) feed(ctx context.Context, id lane.ID, used bool) error {
 		return nil
 	}
 	source := id.Source(s.state.Incarnation)
-	return v.messages(ctx, s, source, min(s.state.Last, v.before[source]))
+	return v.messages(ctx, s, source, min(s.state.Last, v.before[source].Sequence))
 }
 
 // look compares a lane with its checkpoint. While messages are committed and
@@ -174,7 +174,7 @@ func (v *verifier) look(ctx context.Context, id lane.ID) (laneStep, error) {
 		if s.witnessErr != nil && !errors.Is(s.witnessErr, ErrNoMessage) {
 			return s, s.witnessErr
 		}
-		if now := v.fresh(ctx, source); v.err != nil || now == s.checkpoint.Sequence {
+		if now := v.fresh(ctx, source); v.err != nil || now == s.checkpoint.Position() {
 			return s, v.err
 		}
 	}

@@ -109,7 +109,7 @@ func write(t testing.TB, store *segment.Store, name, source string, first, last 
 			}
 		}
 	}
-	_, err = segments[0].Append(t.Context(), segment.Input{Source: source, From: first - 1, Set: set,
+	_, err = segments[0].Append(t.Context(), segment.Input{Source: source, From: topic.Whole(first - 1), Set: set,
 		Checkpoint: func(context.Context) (topic.Position, error) { return topic.Position{}, nil },
 		Holds:      func(context.Context, segment.SourcePosition) error { return nil }})
 	if err != nil {

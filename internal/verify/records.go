@@ -93,10 +93,10 @@ func checkOrder(s *recordStep) string {
 // checkFrom: a writer takes only what lies above the checkpoint that it started
 // from (rule 12).
 func checkFrom(s *recordStep) string {
-	if s.r.Position.After(topic.Whole(s.c.From)) {
+	if s.r.Position.After(s.c.From) {
 		return ""
 	}
-	return fmt.Sprintf("record %s lies below checkpoint %d, from which its writer read", s.r.Position, s.c.From)
+	return fmt.Sprintf("record %s lies below checkpoint %s, from which its writer read", s.r.Position, shown(s.c.From))
 }
 
 // checkLate: a record lies above all that the segment, or its ancestors, had
@@ -145,6 +145,7 @@ type content struct {
 	bytes       uint64
 	load        *slotLoads
 	refs        references
+	batches     []batchAt
 	first, last time.Time // append times of the first and last record
 	end         topic.Position
 }
@@ -224,7 +225,7 @@ func (v *verifier) records(ctx context.Context, s *segmentState, c segment.Chunk
 	if !v.full() && !run(v, v.checks.content, at, found) {
 		v.broken = v.broken || found.records != c.Count
 	}
-	return nil
+	return v.batches(ctx, found.batches, c.Base, at)
 }
 
 // scan reads a chunk's records. Its error tells that the bytes are no chunk file.
@@ -238,7 +239,7 @@ func (v *verifier) scan(s *segmentState, c segment.Chunk, data []byte, found *co
 		return err
 	}
 	src := v.sourceOf(c.Source, at.path)
-	if c.From >= src.from {
+	if !src.from.After(c.From) {
 		src.from, src.fromPath = c.From, at.path
 	}
 	v.chunks = append(v.chunks, chunkRef{at})
@@ -276,6 +277,7 @@ func (s *content) take(r *record.Record, slot topic.Slot, size uint64) {
 		s.first = r.Time
 	}
 	s.refs.take(s.records, r)
+	s.batches = batchesOf(s.batches, s.records, r)
 	s.records++
 	s.bytes += size
 	s.last, s.end = r.Time, r.Position

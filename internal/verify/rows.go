@@ -13,6 +13,7 @@ import (
 	"github.com/spillway-mq/spillway/internal/lane"
 	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/segment"
+	"github.com/spillway-mq/spillway/internal/topic"
 )
 
 // rowRun is consecutive rows of one message, lo to hi, in one chunk.
@@ -33,12 +34,13 @@ type source struct {
 	rejected []uint64 // messages whose first row is rejected
 	// from is the highest checkpoint that a chunk says its writer started from,
 	// and fromPath that chunk.
-	from     uint64
+	from     topic.Position
 	fromPath string
 	// known is the sequence up to which chunks may have been trimmed away, so
 	// that nothing can be missing up to it.
 	known uint64
 
+	counted       *tallied           // of a backfill; as it was before the chunks were read
 	checkpoint    segment.Checkpoint // read after the chunks
 	checkpointErr error
 }
@@ -159,6 +161,9 @@ func (v *verifier) source(ctx context.Context, s *source) error {
 	if s.checkpointErr != nil && !definite(s.checkpointErr) {
 		return s.checkpointErr
 	}
+	if t, ok := v.tallied[s.name]; ok {
+		s.counted = &t
+	}
 	run(v, v.checks.source, place{path: v.store.CheckpointFile(s.name).Path()}, s)
 	if v.broken {
 		return nil
@@ -170,11 +175,11 @@ func (v *verifier) source(ctx context.Context, s *source) error {
 	slices.SortFunc(s.runs, func(a, b rowRun) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.lo, b.lo)) })
 	slices.Sort(s.rejected)
 	slices.Sort(s.batches)
-	due := v.before[s.name]
+	due := v.before[s.name].Sequence
 	step := rowStep{source: s.name, first: true}
 	for _, r := range s.runs {
 		step.first = step.prev.seq != r.seq
-		step.run, step.due = r, r.seq <= due && r.seq > s.known && !trail.givenUp(r.seq)
+		step.run, step.due = r, r.seq <= due && r.seq > s.known && !trail.givenUp(r.seq) && !s.holes(r.seq)
 		if !step.first {
 			step.where = v.chunks[step.prev.chunk].path
 		}

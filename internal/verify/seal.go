@@ -22,7 +22,7 @@ func checkSealPositions(s *chunkStep) string {
 	for _, old := range s.prev.Positions {
 		if now := s.c.PositionOf(old.Source); now.At == (topic.Position{}) {
 			if at, ok := s.passed(old.Source, old.At); !ok {
-				return fmt.Sprintf("source %s was at %s and is left out, but its checkpoint is %d", old.Source, old.At, at)
+				return fmt.Sprintf("source %s was at %s and is left out, but its checkpoint is %s", old.Source, old.At, shown(at))
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func (s *chunkStep) checkSealFloor(source string, got, position []level) string 
 		}
 	}
 	if at, ok := s.passed(source, omitted.at); !ok {
-		return fmt.Sprintf("in the slots %s it leaves out that the segment has %s, but the checkpoint is %d: records may come twice", omitted.Range, omitted, at)
+		return fmt.Sprintf("in the slots %s it leaves out that the segment has %s, but the checkpoint is %s: records may come twice", omitted.Range, omitted, shown(at))
 	}
 	if kept.at != (topic.Position{}) && !kept.at.After(omitted.at) {
 		return fmt.Sprintf("in the slots %s it leaves out that the segment has %s, but in %s it tells of %s: no checkpoint lies between",

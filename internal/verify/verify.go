@@ -32,6 +32,7 @@ type Report struct {
 	Segments   uint64      `json:"segments"`
 	Chunks     uint64      `json:"chunks"` // seals are none
 	Bytes      uint64      `json:"bytes"`  // of records, before compression
+	BatchRefs  BatchRefs   `json:"batch_references,omitzero"`
 	Violations []Violation `json:"violations"`
 }
 
@@ -64,7 +65,7 @@ func without(kind Kind) Option { return func(v *verifier) { v.checks.remove(kind
 func Topic(ctx context.Context, store *segment.Store, lanes Lanes, name string, opts ...Option) (Report, error) {
 	v := &verifier{
 		store: store, lanes: lanes, checks: allChecks(), sources: map[string]*source{},
-		ended: map[topic.SegmentID]ending{}, reached: levels{},
+		ended: map[topic.SegmentID]ending{}, reached: levels{}, counted: map[string]counted{},
 		report: Report{Topic: name, Violations: []Violation{}},
 	}
 	for _, o := range opts {
@@ -88,13 +89,16 @@ func Topic(ctx context.Context, store *segment.Store, lanes Lanes, name string, 
 
 // verifier is one verification.
 type verifier struct {
-	store  *segment.Store
-	lanes  Lanes
-	checks checks
-	report Report
+	store   *segment.Store
+	lanes   Lanes
+	checks  checks
+	report  Report
+	counter Counter // nil: batch references are not read
+	counted map[string]counted
 
 	topic   *segment.Topic
-	before  map[string]uint64          // checkpoints as they were when it began
+	before  map[string]topic.Position  // checkpoints as they were when it began
+	tallied map[string]tallied         // of those, what backfills count
 	ended   map[topic.SegmentID]ending // segments that are read, and whose children are not
 	refused map[string]topic.Position  // by the topic for messages that name none
 	reached levels                     // by the records of the segments that are read
