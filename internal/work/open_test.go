@@ -130,6 +130,7 @@ func TestServerAway(t *testing.T) {
 func TestSubjects(t *testing.T) {
 	for subject, want := range map[string]bool{
 		Subject(Plan, "orders"):                        true,
+		Subject(Backfill, "orders"):                    true,
 		Subject("consume", "g_1", "orders", "0-0-abc"): true,
 		Subject(Plan):                                  true,
 		Subject(Plan, ""):                              false,

@@ -40,6 +40,9 @@ const (
 	// Refs asks for the pending references of a topic to be followed up:
 	// "spillway.work.refs.<topic>".
 	Refs = "refs"
+	// Backfill asks for a topic's open backfill jobs to be worked on, and for its
+	// schedules to be looked at: "spillway.work.backfill.<topic>".
+	Backfill = "backfill"
 )
 
 const (
