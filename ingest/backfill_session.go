@@ -61,6 +61,7 @@ type filling struct {
 	stop     context.Context
 	out      chan<- *flush
 	flush    *flush
+	key      *topic.Key        // nil: not asked for yet
 	began    time.Time         // when the flush got its first row
 	handed   time.Time         // when the one before was handed on
 	objects  uint64            // done
@@ -70,7 +71,19 @@ type filling struct {
 	freshRows, freshBytes int
 }
 
-func (g *filling) begin() { g.flush = newFlush(g.Share) }
+func (g *filling) begin() { g.flush, g.key = newFlush(g.Share), nil }
+
+// partitionKey is what the topic takes as a key; it is asked for once a flush.
+func (g *filling) partitionKey(ctx context.Context) (topic.Key, error) {
+	if g.key == nil {
+		t, err := g.topics.get(ctx, g.Topic)
+		if err != nil {
+			return "", g.gone(err)
+		}
+		g.key = &t.Key
+	}
+	return *g.key, nil
+}
 
 // object reads the object after those that are done, to its end or to that of stop.
 func (g *filling) object(ctx context.Context) error {
@@ -123,22 +136,22 @@ func (g *filling) take(ctx context.Context, row BackfillRow) error {
 
 // add encodes a row as a record.
 func (g *filling) add(ctx context.Context, row BackfillRow) error {
-	t, err := g.topics.get(ctx, g.Topic)
+	key, err := g.partitionKey(ctx)
 	if err != nil {
-		return g.gone(err)
+		return err
 	}
 	r := record.Record{
 		Time: g.time(), Position: topic.Position{Sequence: g.objects + 1, Row: row.N},
 		EventTime: row.Time, Key: row.Key, Headers: row.Headers, Value: row.Value, Rejected: row.Rejected,
 	}
-	if pointer := t.Key.Pointer(); pointer != nil && r.Rejected == "" {
+	if pointer := key.Pointer(); pointer != nil && r.Rejected == "" {
 		if r.Key, err = keyAt(r.Value, pointer); err != nil {
 			r.Rejected = err.Error()
 		}
 	}
 	set := g.flush.of(g.Topic).set
 	if r.Rejected == "" {
-		err := set.Append(&r, decoder{source: g.appender.source}.slotOf(t.Key)(r.Position, r.Key))
+		err := set.Append(&r, decoder{source: g.appender.source}.slotOf(key)(r.Position, r.Key))
 		var invalid *record.InvalidError
 		if !errors.As(err, &invalid) {
 			g.flush.tally.Rows++

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -37,8 +38,18 @@ func (e *UnseenError) Unwrap() error { return e.Err }
 // again: its references go to the new one, and need their jobs there.
 var errRemade = errors.New("a topic was made again after jobs of its references were made")
 
-// expandParallel is how many jobs a flush makes at a time.
-const expandParallel = 4
+// expandParallel is how many jobs a flush makes at a time, and expandUnseen of how many
+// the objects may turn out not to be there before the rest is left to the follow-up:
+// whoever has the endpoint to ask is not to wait in line (rule 24).
+const (
+	expandParallel = 4
+	expandUnseen   = 4
+)
+
+var (
+	errNobody = &UnseenError{errors.New("there is nobody to make it")}
+	errUnseen = &UnseenError{errors.New("too many objects of the flush could not be looked at")}
+)
 
 // expand makes the jobs of a flush's verified references, before these are committed:
 // so there is none without a job, wherever a worker dies. Where there can be none the
@@ -65,6 +76,7 @@ func (s *session) expand(ctx context.Context, f *flush) error {
 
 func (s *session) expandIn(ctx context.Context, f *flush, t *topicRecords, open *openTopic) error {
 	found := make([]error, len(t.expand))
+	var unseen atomic.Int32
 	g, each := errgroup.WithContext(ctx)
 	g.SetLimit(expandParallel)
 	for n, i := range t.expand {
@@ -72,7 +84,7 @@ func (s *session) expandIn(ctx context.Context, f *flush, t *topicRecords, open 
 			continue
 		}
 		if s.Expander == nil {
-			found[n] = &UnseenError{errors.New("there is nobody to make it")}
+			found[n] = errNobody
 			continue
 		}
 		r, err := t.set.Record(i)
@@ -80,12 +92,14 @@ func (s *session) expandIn(ctx context.Context, f *flush, t *topicRecords, open 
 			return errors.Join(err, g.Wait())
 		}
 		t.made = open.Incarnation
-		g.Go(func() error {
-			err := s.Expander.Expand(each, open.Topic, s.appender.source, r)
-			var batch *ref.BatchError
-			var unseen *UnseenError
-			if err == nil || verdict.Wrong(err) || errors.As(err, &batch) || errors.As(err, &unseen) {
-				found[n], err = err, nil
+		g.Go(func() (err error) {
+			if unseen.Load() >= expandUnseen {
+				found[n] = errUnseen
+				return nil
+			}
+			found[n], err = settled(s.Expander.Expand(each, open.Topic, s.appender.source, r))
+			if found[n] != nil && !impossible(found[n]) {
+				unseen.Add(1)
 			}
 			return err
 		})
@@ -96,14 +110,28 @@ func (s *session) expandIn(ctx context.Context, f *flush, t *topicRecords, open 
 	return t.unexpanded(f, found)
 }
 
+// settled tells what is a verdict on a reference from what ends the session.
+func settled(err error) (found, fault error) {
+	var not *UnseenError
+	if err == nil || impossible(err) || errors.As(err, &not) {
+		return err, nil
+	}
+	return nil, err
+}
+
+// impossible tells that there can never be a job.
+func impossible(err error) bool {
+	var batch *ref.BatchError
+	return verdict.Wrong(err) || errors.As(err, &batch)
+}
+
 // unexpanded changes the verdict on references for which there is no job: what cannot be
 // is refused, and the rest is left to the follow-up.
 func (t *topicRecords) unexpanded(f *flush, found []error) error {
 	for n, err := range found {
-		var batch *ref.BatchError
 		switch i := t.expand[n]; {
 		case err == nil:
-		case verdict.Wrong(err), errors.As(err, &batch):
+		case impossible(err):
 			if err := t.set.Refuse(i, "reference: "+err.Error()); err != nil {
 				return err
 			}
