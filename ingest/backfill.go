@@ -164,7 +164,7 @@ func (b *Backfill) Counts() Counts { return b.total }
 
 func (b *Backfill) session(ctx, stop context.Context) error {
 	s := &backfillSession{
-		Backfill: b,
+		Backfill: b, spare: make(chan *record.Set, 3),
 		appender: &appender{
 			source: b.Source, only: b.Incarnation, topics: newTopics(b.Store, b.Now),
 			logger: b.Logger, metrics: b.Metrics, mutant: b.Mutant, total: &b.total,

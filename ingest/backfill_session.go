@@ -22,6 +22,9 @@ type backfillSession struct {
 	*Backfill
 	*appender
 	clock time.Time // of the last record; owned by gather
+	// spare has the records' memory of flushes that are committed: making it anew for
+	// each was a quarter of the time of a backfill.
+	spare chan *record.Set
 }
 
 // backfillAge is how long rows may wait until they are committed, where they come
@@ -71,7 +74,16 @@ type filling struct {
 	freshRows, freshBytes int
 }
 
-func (g *filling) begin() { g.flush, g.key = newFlush(g.Share), nil }
+// begin begins a flush, with the memory of one that is committed if there is one.
+func (g *filling) begin() {
+	g.flush, g.key = newFlush(g.Share), nil
+	select {
+	case set := <-g.spare:
+		set.Reset()
+		g.flush.of(g.Topic).set = set
+	default:
+	}
+}
 
 // partitionKey is what the topic takes as a key; it is asked for once a flush.
 func (g *filling) partitionKey(ctx context.Context) (topic.Key, error) {
@@ -331,6 +343,12 @@ func (s *backfillSession) commit(ctx context.Context, f *flush) error {
 	}
 	if s.Moved != nil {
 		s.Moved(s.checkpoint)
+	}
+	for _, t := range f.topics {
+		select {
+		case s.spare <- t.set:
+		default:
+		}
 	}
 	return nil
 }

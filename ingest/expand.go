@@ -7,9 +7,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spillway-mq/spillway/internal/backfill"
+	"github.com/spillway-mq/spillway/internal/inspect"
 	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/ref"
 	"github.com/spillway-mq/spillway/internal/segment"
+	"github.com/spillway-mq/spillway/internal/topic"
 	"github.com/spillway-mq/spillway/internal/verdict"
 )
 
@@ -17,8 +20,8 @@ import (
 // topic.
 type Expander interface {
 	// Expand sees to it that there is the one job for a reference, a record of a topic
-	// that comes from a source. On nil it is as durable as the filer makes it. The job
-	// does nothing before the reference is found among the topic's records.
+	// that comes from a source. On nil it is as durable as the filer makes it, and waits
+	// for [backfill.Jobs.Decide].
 	//
 	// An error that [verdict.Wrong] knows, or a *ref.BatchError, says that there can be
 	// none, and the reference is wrong; an *UnseenError that the object could not be
@@ -142,4 +145,103 @@ func (t *topicRecords) unexpanded(f *flush, found []error) error {
 		}
 	}
 	return nil
+}
+
+// decide starts the jobs of a flush's references that are committed as verified, and ends
+// those of refused ones, before the checkpoint passes them: so whoever dies here leaves it
+// to the next worker, which reads them again. What is committed as pending is for the
+// follow-up.
+//
+// If others have committed any of it, they may have judged otherwise. Then the records are
+// looked up, which is still possible: a segment may forget how far it has taken a source
+// in only when that is below the checkpoint.
+func (s *session) decide(ctx context.Context, f *flush) error {
+	for _, t := range f.topics {
+		if len(t.expand) == 0 {
+			continue
+		}
+		open, err := s.topics.get(ctx, t.name)
+		var why *refused
+		if errors.As(err, &why) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if open.Incarnation != t.tried.incarnation {
+			continue // what was committed is gone, and its jobs with it
+		}
+		list := t.verdicts()
+		if t.dropped {
+			if list, err = s.committed(ctx, open, list); err != nil {
+				return err
+			}
+		}
+		if err := s.decideIn(ctx, open, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decision is what is to become of a reference's job.
+type decision struct {
+	at                topic.Position
+	verified, refused bool
+}
+
+// verdicts are those of this worker.
+func (t *topicRecords) verdicts() []decision {
+	list := make([]decision, 0, len(t.expand))
+	for _, i := range t.expand {
+		rec := t.set.Recs[i]
+		list = append(list, decision{rec.Pos, rec.HasRef && !rec.Pending, !rec.HasRef})
+	}
+	return list
+}
+
+// committed are the verdicts that count. Those that cannot be found any more are of a
+// worker that has moved the checkpoint, and so has decided.
+func (s *session) committed(ctx context.Context, t *openTopic, mine []decision) (list []decision, err error) {
+	in, err := inspect.Open(ctx, s.Store, t.Name)
+	if err != nil || in.Incarnation != t.Incarnation {
+		return nil, s.topics.vanished(ctx, t.Topic, err)
+	}
+	wanted := map[topic.Position]bool{}
+	for _, d := range mine {
+		wanted[d.at] = true
+	}
+	found, err := in.Find(ctx, s.appender.source, inspect.Rows{From: mine[0].at, To: mine[len(mine)-1].at})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range found.Places {
+		if wanted[p.Position] {
+			list = append(list, decision{p.Position, p.Rejected == "" && !p.Pending, p.Rejected != ""})
+		}
+	}
+	return list, nil
+}
+
+func (s *session) decideIn(ctx context.Context, t *openTopic, list []decision) error {
+	jobs := backfill.Of(s.Store, t.Topic)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(expandParallel)
+	for _, d := range list {
+		if !d.verified && !d.refused {
+			continue
+		}
+		g.Go(func() error {
+			r := backfill.ReferenceAt(s.appender.source, d.at)
+			err := jobs.Decide(ctx, r, d.verified)
+			if errors.Is(err, backfill.ErrNoJob) {
+				if d.verified {
+					s.Logger.Warn("the job of a reference is gone", "topic", t.Name, "reference", r)
+				}
+				err = nil
+			}
+			return err
+		})
+	}
+	return g.Wait()
 }

@@ -45,8 +45,9 @@ type topicRecords struct {
 	set   *record.Set
 	tried era // the layout by which they were last divided
 
-	expand []int  // which of the set refer to rows that are to become records
-	made   string // the incarnation in which there are jobs for those that are verified; empty: none are
+	expand  []int  // which of the set refer to rows that are to become records
+	dropped bool   // some of the set were committed before
+	made    string // the incarnation in which there are jobs for those that are verified; empty: none are
 
 	regrouped bool // that was not the first
 }
@@ -109,19 +110,33 @@ func (f *flush) wait(until time.Time) {
 	}
 }
 
-// route divides a topic's records by the layout. A single live segment takes
-// them as they are.
+// route divides a topic's records by the layout, each part with as much memory as it
+// needs. A single live segment takes them as they are.
 func route(set *record.Set, l topic.Layout) (map[topic.SegmentID]*record.Set, error) {
+	if len(set.Recs) == 0 {
+		return nil, nil
+	}
 	if len(l.Live) == 1 {
 		return map[topic.SegmentID]*record.Set{l.Live[0].ID: set}, nil
 	}
-	sets := map[topic.SegmentID]*record.Set{}
+	type part struct {
+		set            *record.Set
+		bytes, records int
+	}
+	parts := make([]part, len(l.Live))
 	for _, r := range set.Recs {
-		id := l.Route(r.Slot)
-		if sets[id] == nil {
-			sets[id] = &record.Set{}
+		p := &parts[l.IndexOf(r.Slot)]
+		p.bytes, p.records = p.bytes+int(r.Len), p.records+1
+	}
+	sets := map[topic.SegmentID]*record.Set{}
+	for i := range parts {
+		if p := &parts[i]; p.records > 0 {
+			p.set = &record.Set{Data: make([]byte, 0, p.bytes), Recs: make([]record.Rec, 0, p.records)}
+			sets[l.Live[i].ID] = p.set
 		}
-		if err := sets[id].Copy(set, r); err != nil {
+	}
+	for _, r := range set.Recs {
+		if err := parts[l.IndexOf(r.Slot)].set.Copy(set, r); err != nil {
 			return nil, err
 		}
 	}

@@ -91,7 +91,7 @@ func (n *nudges) flushed(settled []*group) {
 // blocks.
 func (n *nudges) expanded(list []*topicRecords) {
 	for _, t := range list {
-		if n.jobs != nil && t.made != "" {
+		if n.jobs != nil && len(t.expand) > 0 {
 			n.send(nudge{t.name, aboutJobs}, n.now())
 		}
 	}

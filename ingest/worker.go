@@ -216,6 +216,7 @@ func (w *Worker) load(ctx context.Context) (*session, error) {
 	}
 	s.topics.autoCreate, s.topics.buckets, s.topics.group = w.AutoCreate, w.Buckets, w.ID.Group
 	s.holds, s.next = s.shows, s.after
+	s.confirmed = s.decide
 	s.decoder.source = s.appender.source
 	if err := s.appender.load(ctx, w.Store); err != nil {
 		return nil, fmt.Errorf("lane %s: %w", w.ID, err)

@@ -61,7 +61,11 @@ type Layout struct {
 }
 
 // Route returns the live segment that owns a slot. The layout must be valid.
-func (l Layout) Route(s Slot) SegmentID {
+func (l Layout) Route(s Slot) SegmentID { return l.Live[l.IndexOf(s)].ID }
+
+// IndexOf is where in Live the segment stands that owns a slot. The layout must be
+// valid.
+func (l Layout) IndexOf(s Slot) int {
 	i, _ := slices.BinarySearchFunc(l.Live, s, func(live Live, s Slot) int {
 		switch {
 		case live.Contains(s):
@@ -71,7 +75,7 @@ func (l Layout) Route(s Slot) SegmentID {
 		}
 		return 1
 	})
-	return l.Live[i].ID
+	return i
 }
 
 // Validate checks the invariant of every layout: its live ranges, in order,
