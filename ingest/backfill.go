@@ -187,6 +187,9 @@ func (b *Backfill) session(ctx, stop context.Context) error {
 		prepare: s.prepare,
 		commit:  s.commit,
 	})
+	if err == nil {
+		err = s.fault
+	}
 	b.done = err == nil && s.checkpoint.Finished(b.Objects.Len())
 	return err
 }

@@ -22,6 +22,7 @@ type backfillSession struct {
 	*Backfill
 	*appender
 	clock time.Time // of the last record; owned by gather
+	fault error     // that ended gather, and may pass
 	// spare has the records' memory of flushes that are committed: making it anew for
 	// each was a quarter of the time of a backfill.
 	spare chan *record.Set
@@ -38,15 +39,27 @@ const (
 	waitBytes = 256 << 10
 )
 
-// gather reads rows into flushes until the last object ends, or stop does.
+// gather reads rows into flushes until the last object ends, or stop does, also in the
+// middle of a read. When an object cannot be read just now, what was read of it is handed
+// on all the same, so that even bad connections get on; fault then says what was wrong.
 func (s *backfillSession) gather(ctx, stop context.Context, out chan<- *flush) error {
-	at := &filling{backfillSession: s, stop: stop, out: out, objects: s.checkpoint.Sequence, rows: s.checkpoint.Rows}
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(stop, cancel)()
+	at := &filling{backfillSession: s, stop: stop, reading: reading, out: out, objects: s.checkpoint.Sequence, rows: s.checkpoint.Rows}
 	if s.checkpoint.Tally != nil {
 		at.failures = slices.Clone(s.checkpoint.Tally.Failures)
 	}
 	at.begin()
 	for at.objects < s.Objects.Len() && stop.Err() == nil {
-		if err := at.object(ctx); err != nil {
+		err := at.object(ctx)
+		if fault := (*readError)(nil); errors.As(err, &fault) {
+			if stop.Err() == nil {
+				s.fault = fault
+			}
+			break
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -58,10 +71,20 @@ func (s *backfillSession) gather(ctx, stop context.Context, out chan<- *flush) e
 	return at.hand(ctx)
 }
 
+// readError is a fault of an object that may pass.
+type readError struct {
+	object string
+	err    error
+}
+
+func (e *readError) Error() string { return fmt.Sprintf("read %s: %v", e.object, e.err) }
+func (e *readError) Unwrap() error { return e.err }
+
 // filling is where gather is.
 type filling struct {
 	*backfillSession
 	stop     context.Context
+	reading  context.Context // ends with stop too
 	out      chan<- *flush
 	flush    *flush
 	key      *topic.Key        // nil: not asked for yet
@@ -99,24 +122,24 @@ func (g *filling) partitionKey(ctx context.Context) (topic.Key, error) {
 
 // object reads the object after those that are done, to its end or to that of stop.
 func (g *filling) object(ctx context.Context) error {
-	r, err := g.Objects.Open(ctx, g.objects+1, g.rows)
+	r, err := g.Objects.Open(g.reading, g.objects+1, g.rows)
 	var bad *ObjectError
 	if errors.As(err, &bad) {
 		return g.fail(ctx, bad)
 	}
 	if err != nil {
-		return fmt.Errorf("open %s: %w", g.Objects.Name(g.objects+1), err)
+		return &readError{g.Objects.Name(g.objects + 1), err}
 	}
 	defer r.Close() //nolint:errcheck // read-only
 	for g.stop.Err() == nil {
-		row, err := r.Next(ctx)
+		row, err := r.Next(g.reading)
 		switch {
 		case errors.Is(err, io.EOF):
 			return g.end(ctx)
 		case errors.As(err, &bad):
 			return g.fail(ctx, bad)
 		case err != nil:
-			return fmt.Errorf("read %s: %w", g.Objects.Name(g.objects+1), err)
+			return &readError{g.Objects.Name(g.objects + 1), err}
 		}
 		if err := g.take(ctx, row); err != nil {
 			return err
@@ -250,8 +273,7 @@ func (g *filling) passed(ctx context.Context) error {
 	if f.counts.Messages++; f.counts.Messages == 1 {
 		g.began = g.Now()
 	}
-	old := f.counts.Messages%waitRows == 0 && g.Now().Sub(g.began) >= backfillAge
-	if old || f.full() || f.counts.Messages == g.most {
+	if f.full() || g.Now().Sub(g.began) >= backfillAge || f.counts.Messages == g.most {
 		return g.hand(ctx)
 	}
 	return nil

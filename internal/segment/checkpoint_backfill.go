@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spillway-mq/spillway/internal/topic"
@@ -102,7 +103,7 @@ func BackfillSource(job string, n int) string { return fmt.Sprintf("%s%s.%d", ba
 // looked which of them their checkpoints have passed.
 const mostForeign = 16
 
-// prune leaves out of the tail's positions those of other sources that lie at or below
+// prune leaves out of the tail's positions those of other backfills that lie at or below
 // their checkpoints (rule 10), so that the list stays small however many backfills
 // there were. It looks again only when there are twice as many as were left.
 func (s *Segment) prune(ctx context.Context, own string) error {
@@ -112,7 +113,7 @@ func (s *Segment) prune(ctx context.Context, own string) error {
 	passed := s.topic.store.passed()
 	kept := make([]SourcePosition, 0, len(s.tail.Positions))
 	for _, p := range s.tail.Positions {
-		if p.Source != own {
+		if p.Source != own && strings.HasPrefix(p.Source, backfillPrefix) {
 			below, err := passed(ctx, p.Source)
 			if err != nil {
 				return err

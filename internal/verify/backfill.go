@@ -50,3 +50,15 @@ func checkTally(s *source) string {
 	}
 	return ""
 }
+
+// unnamed is up to which object chunks of a backfill may have been trimmed away that the
+// first entry that is left does not tell of: chunks leave out backfills that a checkpoint
+// has passed (rule 10).
+func (v *verifier) unnamed(source string, checkpoint topic.Position) uint64 {
+	for _, named := range v.trims {
+		if !slices.ContainsFunc(named, func(p segment.SourcePosition) bool { return p.Source == source }) {
+			return checkpoint.Sequence + 1
+		}
+	}
+	return 0
+}

@@ -58,6 +58,7 @@ func (v *verifier) sourceOf(name, path string) *source {
 // trimmed notes how far each source had been taken in by chunks that are gone, by
 // the first entry that is left.
 func (v *verifier) trimmed(c segment.Chunk) {
+	v.trims = append(v.trims, c.Positions)
 	for _, p := range c.Positions {
 		src := v.sourceOf(p.Source, c.Entry.Path)
 		src.known = max(src.known, p.At.Sequence)
@@ -163,6 +164,7 @@ func (v *verifier) source(ctx context.Context, s *source) error {
 	}
 	if t, ok := v.tallied[s.name]; ok {
 		s.counted = &t
+		s.known = max(s.known, v.unnamed(s.name, t.at))
 	}
 	run(v, v.checks.source, place{path: v.store.CheckpointFile(s.name).Path()}, s)
 	if v.broken {

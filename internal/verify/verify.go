@@ -98,6 +98,7 @@ type verifier struct {
 
 	topic   *segment.Topic
 	before  map[string]topic.Position  // checkpoints as they were when it began
+	trims   [][]segment.SourcePosition // of the first entry that is left of each trimmed segment
 	tallied map[string]tallied         // of those, what backfills count
 	ended   map[topic.SegmentID]ending // segments that are read, and whose children are not
 	refused map[string]topic.Position  // by the topic for messages that name none
