@@ -124,10 +124,10 @@ func (p *post) read(hard, stop context.Context, i int, lease *ingest.Lease) (Ing
 	start := time.Now()
 	opts := ingest.Options{
 		Lane: l, ID: l.ID, Store: p.d.Store, AutoCreate: p.o.AutoCreate, Buckets: p.o.Buckets, TrimLag: p.o.TrimLag, Once: p.o.Once,
-		Share: len(p.lanes), Nudger: &nudger{d: p.d, kind: work.Plan}, FollowUp: &nudger{d: p.d, kind: work.Refs}, Logger: p.d.Logger, Metrics: p.metrics[i],
+		Share: len(p.lanes), Nudger: &nudger{d: p.d, kind: work.Plan}, FollowUp: &nudger{d: p.d, kind: work.Refs}, Jobs: &nudger{d: p.d, kind: work.Backfill}, Logger: p.d.Logger, Metrics: p.metrics[i],
 	}
 	if p.d.Judge != nil {
-		opts.Judge = p.d.Judge
+		opts.Judge, opts.Expander = p.d.Judge, &expander{p.d.Store, p.d.Judge}
 	}
 	w := ingest.NewWorker(opts)
 	err := workOn(hard, stop, w, lease)

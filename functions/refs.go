@@ -55,7 +55,7 @@ func Refs(ctx context.Context, d Deps, o RefsOptions) (sum RefsSummary, err erro
 		return sum, &ConfigError{err}
 	}
 	n := &pending{deps: d, follower: followup.New(followup.Options{
-		Store: d.Store, Judge: d.Judge, RetryAfter: o.RetryAfter, RetryAtMost: o.RetryAtMost, GiveUp: o.GiveUp,
+		Store: d.Store, Judge: d.Judge, Expander: &lateExpander{expander: expander{d.Store, d.Judge}, jobs: &nudger{d: d, kind: work.Backfill}}, RetryAfter: o.RetryAfter, RetryAtMost: o.RetryAtMost, GiveUp: o.GiveUp,
 		Logger: d.Logger, Metrics: followup.NewMetrics(d.Metrics),
 	})}
 	calls := &taker{kind: work.Refs, js: js, log: d.Logger, handle: n.handle}

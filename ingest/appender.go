@@ -109,7 +109,7 @@ func (a *appender) group(ctx context.Context, f *flush, t *topicRecords) error {
 	if a.only != "" && open.Incarnation != a.only {
 		return fmt.Errorf("topic %q was made again: %w", t.name, ErrTopicGone)
 	}
-	if false && open.Incarnation != t.made {
+	if t.made != "" && open.Incarnation != t.made {
 		return errRemade
 	}
 	if at := (era{open.Incarnation, open.layout.Epoch}); at != t.tried {

@@ -88,7 +88,7 @@ type filling struct {
 	out      chan<- *flush
 	flush    *flush
 	key      *topic.Key        // nil: not asked for yet
-	began    time.Time         // when the flush got its first row
+	began    time.Time         // when the flush got its first row, or object's end; zero: it has none
 	handed   time.Time         // when the one before was handed on
 	objects  uint64            // done
 	rows     uint32            // done of the next
@@ -99,7 +99,7 @@ type filling struct {
 
 // begin begins a flush, with the memory of one that is committed if there is one.
 func (g *filling) begin() {
-	g.flush, g.key = newFlush(g.Share), nil
+	g.flush, g.key, g.began = newFlush(g.Share), nil, time.Time{}
 	select {
 	case set := <-g.spare:
 		set.Reset()
@@ -166,6 +166,7 @@ func (g *filling) take(ctx context.Context, row BackfillRow) error {
 		return err
 	}
 	g.rows = row.N + 1
+	g.flush.counts.Messages++
 	return g.passed(ctx)
 }
 
@@ -250,6 +251,7 @@ func (g *filling) tell(ctx context.Context) error {
 			return err
 		}
 		g.rows++
+		g.flush.counts.Messages++
 		if err := g.passed(ctx); err != nil {
 			return err
 		}
@@ -270,7 +272,7 @@ func (g *filling) end(ctx context.Context) error {
 func (g *filling) passed(ctx context.Context) error {
 	f := g.flush
 	f.last, f.rows = g.objects, g.rows
-	if f.counts.Messages++; f.counts.Messages == 1 {
+	if g.began.IsZero() {
 		g.began = g.Now()
 	}
 	if f.full() || g.Now().Sub(g.began) >= backfillAge || f.counts.Messages == g.most {
@@ -285,7 +287,7 @@ func (g *filling) hand(ctx context.Context) error {
 		return err
 	}
 	f := g.flush
-	if f.counts.Messages == 0 {
+	if g.began.IsZero() {
 		return nil
 	}
 	f.counts.Records, f.counts.Rejected = f.tally.Rows+f.tally.Rejected, f.tally.Rejected

@@ -18,8 +18,8 @@ func (a *app) dev() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a whole stack on this machine: NATS, SeaweedFS and the functions",
 		Long: `Starts a NATS server with JetStream, a SeaweedFS ("weed mini"), an ingest worker, a
-planner and a follow-up of references, all on loopback, and keeps their data in a
-folder between runs. The folder's stack.json tells other commands where everything is
+planner, a follow-up of references and a backfill, all on loopback, and keeps their data
+in a folder between runs. The folder's stack.json tells other commands where everything is
 (--stack). Topics that messages name are made by themselves here, and may refer to objects in
 the bucket of the setting s3-bucket, if there is one. Ends at Ctrl-C or SIGTERM.`,
 		Example: "  spillway dev\n  spillway dev --dir /var/tmp/stack --metrics 127.0.0.1:9090",
@@ -105,6 +105,10 @@ func (a *app) devFunctions(ctx context.Context, plan functions.PlanOptions, metr
 		})
 		g.Go(func() error {
 			_, err := functions.Refs(ctx, d, functions.RefsOptions{})
+			return err
+		})
+		g.Go(func() error {
+			_, err := functions.Backfill(ctx, d, functions.BackfillOptions{})
 			return err
 		})
 		return g.Wait()

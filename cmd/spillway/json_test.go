@@ -26,6 +26,8 @@ var jsonCalls = []struct {
 	{"topic describe talk", 0},
 	{"read talk", 0},
 	{"verify talk", 0},
+	{"read talk --expand", 0},
+	{"verify talk --expand", 0},
 	{"segments talk", 0},
 	{"edit roll talk --all", 0},
 	{"edit finish talk", 0},
@@ -37,6 +39,18 @@ var jsonCalls = []struct {
 	{"plan --show-policy", 0},
 	{"run plan --once", 0},
 	{"run refs --once", 0},
+	{"backfill run talk INPUT --format ndjson", 0},
+	{"backfill run talk INPUT --format ndjson --dry-run", 0},
+	{"backfill list talk", 0},
+	{"backfill list", 0},
+	{"backfill schedule create talk yearly s3://spillway/none/ --cron @yearly", 0},
+	{"backfill schedule list", 0},
+	{"backfill schedule describe talk yearly", 0},
+	{"backfill schedule pause talk yearly", 0},
+	{"backfill schedule resume talk yearly", 0},
+	{"backfill schedule run talk yearly", 0},
+	{"run backfill --once", 0},
+	{"backfill schedule delete talk yearly", 0},
 	{"run s3-events --from spillway/none/ --topic talk --once", 0},
 	{"lanes create talkers --lanes 1", 0},
 	{"lanes list", 0},
@@ -48,11 +62,12 @@ var jsonCalls = []struct {
 }
 
 // noJSON print nothing on standard output, or a script that is no JSON; the
-// second line has those that need a segment, a receipt or a broken lane, which
+// other lines have those that need a segment, a receipt, a broken lane or a job, which
 // their own scripts provide.
 var noJSON = []string{
 	"dev", "help", "completion",
 	"edit split", "edit merge", "lanes reset", "lanes accept-gap", "topic set", "trace",
+	"backfill describe", "backfill pause", "backfill resume", "backfill cancel",
 }
 
 // TestJSON: with --json every command prints lines of JSON and nothing else.

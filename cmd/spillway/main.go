@@ -90,7 +90,7 @@ failed check, 2 wrong usage, 75 not available, try again, 78 wrong configuration
 	addGlobalFlags(root.PersistentFlags())
 	root.AddCommand(
 		a.dev(), a.nats(), a.runCommand(),
-		a.topic(), a.publish(), a.submit(), a.read(), a.refs(), a.verify(),
+		a.topic(), a.publish(), a.submit(), a.read(), a.refs(), a.backfill(), a.verify(),
 		a.version(),
 	)
 	addCompletion(root)

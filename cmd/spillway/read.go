@@ -15,7 +15,6 @@ import (
 	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/ref"
 	"github.com/spillway-mq/spillway/internal/segment"
-	"github.com/spillway-mq/spillway/internal/verify"
 )
 
 // readOptions of one read.
@@ -26,7 +25,7 @@ type readOptions struct {
 	limit               uint64
 	onlyRejected, every bool
 	skipTrimmed         bool
-	fetch               bool
+	fetch, expand       bool
 	dir                 string
 }
 
@@ -52,19 +51,23 @@ describe) is not read, nor anything if --s3 is not the topic's endpoint: it is
 "pending". None of this stops the reading; the exit code is 1 at the end if an
 object was not valid, and 75 or 78 if some could not, or must not, be read.
 
+--expand prints the rows of batch references (submit --batch) in their place: each
+with the fields of the reference, its own value, and "batch" with the object's URL
+and the row's number in it. Rows that cannot be taken are rejected records. A batch
+reference whose rows cannot all be read is shown itself, after those that were, with
+"expanded" saying why; exit codes are as above. One that was submitted with --expand
+is shown as it is: its rows are records of the topic.
+
 Splits, merges and rolls do not matter to a reader: it follows them, and positions
 stay valid. Where records that it has not read were trimmed it ends with exit code
 1 and the position to go on from; --skip-trimmed goes on by itself, and says what
 was passed over.`,
-		Example: "  spillway read orders --from earliest --limit 10\n  spillway read orders --from -1h --key 4711 --follow\n  spillway read unrouted --rejected\n  spillway read images --fetch --dir images",
+		Example: "  spillway read orders --from earliest --limit 10\n  spillway read orders --from -1h --key 4711 --follow\n  spillway read unrouted --rejected\n  spillway read images --fetch --dir images\n  spillway read flights --expand --output raw",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.hasKey = cmd.Flags().Changed("key")
-			if o.output != "ndjson" && o.output != "raw" && o.output != "table" {
-				return &functions.UsageError{Err: fmt.Errorf("--output %q: want ndjson, raw or table", o.output)}
-			}
-			if o.dir != "" && !o.fetch {
-				return &functions.UsageError{Err: errors.New("--dir is for --fetch")}
+			if err := o.check(); err != nil {
+				return &functions.UsageError{Err: err}
 			}
 			return a.readTopic(cmd.Context(), args[0], o)
 		},
@@ -79,8 +82,21 @@ was passed over.`,
 	f.BoolVar(&o.every, "all", false, "rejected records too")
 	f.BoolVar(&o.skipTrimmed, "skip-trimmed", false, "go on where records were trimmed before they were read")
 	f.BoolVar(&o.fetch, "fetch", false, "read the objects that records refer to, and check them")
+	f.BoolVar(&o.expand, "expand", false, "print the rows of batch references in their place")
 	f.StringVar(&o.dir, "dir", "", "folder for what --fetch reads")
 	return cmd
+}
+
+func (o *readOptions) check() error {
+	switch {
+	case o.output != "ndjson" && o.output != "raw" && o.output != "table":
+		return fmt.Errorf("--output %q: want ndjson, raw or table", o.output)
+	case o.dir != "" && !o.fetch:
+		return errors.New("--dir is for --fetch")
+	case o.expand && o.fetch:
+		return errors.New("--fetch and --expand exclude each other")
+	}
+	return nil
 }
 
 // readTopic reads, with what fetches objects if that is wanted.
@@ -98,15 +114,23 @@ func (a *app) readTopic(ctx context.Context, name string, o readOptions) error {
 	if err != nil {
 		return err
 	}
-	if !o.fetch {
-		return a.readAll(ctx, r, o, nil)
+	p := &printer{o: o}
+	look := func(ctx context.Context) (*segment.Topic, error) { return store.Topic(ctx, name) }
+	switch {
+	case o.fetch:
+		if p.fetcher, err = a.newFetcher(ctx, look, o.dir); err != nil {
+			return err
+		}
+		defer p.fetcher.close()
+		return functions.Worst(explain(a.readAll(ctx, r, p)), p.fetcher.bad.err("objects are not as their records say"))
+	case o.expand:
+		if p.expander, err = a.newExpander(ctx, look); err != nil {
+			return err
+		}
+		defer p.expander.store.Close()
+		return functions.Worst(explain(a.readAll(ctx, r, p)), p.expander.bad.err("batch references could not be expanded"))
 	}
-	f, err := a.newFetcher(ctx, func(ctx context.Context) (*segment.Topic, error) { return store.Topic(ctx, name) }, o.dir)
-	if err != nil {
-		return err
-	}
-	defer f.close()
-	return functions.Worst(explain(a.readAll(ctx, r, o, f)), f.bad.err("objects are not as their records say"))
+	return a.readAll(ctx, r, p)
 }
 
 // startAt opens a reader where --from says.
@@ -140,16 +164,16 @@ const pollEvery = 200 * time.Millisecond
 // errEnough ends a read that was limited.
 var errEnough = errors.New("enough")
 
-func (a *app) readAll(ctx context.Context, r *segment.Reader, o readOptions, f *fetcher) error {
+func (a *app) readAll(ctx context.Context, r *segment.Reader, p *printer) error {
 	out := bufio.NewWriterSize(a.out, 64<<10)
-	p := &printer{out: out, o: o, fetcher: f}
+	p.out = out
 	err := p.header()
 	for err == nil {
 		err = a.readSome(ctx, r, p)
 		if flush := out.Flush(); err == nil {
 			err = flush
 		}
-		if err != nil || !o.follow {
+		if err != nil || !p.o.follow {
 			break
 		}
 		select {
@@ -158,14 +182,19 @@ func (a *app) readAll(ctx context.Context, r *segment.Reader, o readOptions, f *
 		case <-time.After(pollEvery):
 		}
 	}
-	a.note("position: %s", r.Position())
+	at := r.Position()
+	if p.within != nil { // its rows are not all out
+		at[p.within.Segment] = p.within.Offset
+		a.note("ended within the batch at offset %d: from the position, it is read again from its first row", p.within.Offset)
+	}
+	a.note("position: %s", at)
 	if p.rejected > 0 {
 		a.note("%d rejected records are not shown; see --rejected", p.rejected)
 	}
 	switch {
 	case errors.Is(err, errEnough), errors.Is(err, syscall.EPIPE):
 		return nil
-	case ctx.Err() != nil && !is[*functions.RetryError](context.Cause(ctx)) && o.follow:
+	case ctx.Err() != nil && !is[*functions.RetryError](context.Cause(ctx)) && p.o.follow:
 		return nil // Ctrl-C is how following ends
 	}
 	return err
@@ -197,7 +226,10 @@ type printer struct {
 	buf      []byte
 	shown    uint64
 	rejected uint64
-	fetcher  *fetcher // nil: objects are not read
+	fetcher  *fetcher  // nil: objects are not read
+	expander *expander // nil: batch references are printed as they are
+	// within is the batch reference whose rows are being printed.
+	within *segment.Item
 }
 
 func (p *printer) header() error {
@@ -217,10 +249,13 @@ func (p *printer) some(ctx context.Context, r *segment.Reader) error {
 		if p.o.hasKey && (item.Key == nil || string(item.Key) != p.o.key) {
 			continue
 		}
-		if bad := item.Rejected != ""; bad && !p.o.onlyRejected && !p.o.every {
-			p.rejected++
+		if b, is, err := p.batchOf(&item); is {
+			if err := p.expand(ctx, item, b, err); err != nil {
+				return err
+			}
 			continue
-		} else if !bad && p.o.onlyRejected {
+		}
+		if !p.shows(item.Rejected) {
 			continue
 		}
 		if err := p.record(ctx, item); err != nil {
@@ -231,6 +266,16 @@ func (p *printer) some(ctx context.Context, r *segment.Reader) error {
 		}
 	}
 	return nil
+}
+
+// shows tells whether a record, or row, is to be printed, and counts those that are not
+// for being rejected.
+func (p *printer) shows(rejected string) bool {
+	if rejected != "" && !p.o.onlyRejected && !p.o.every {
+		p.rejected++
+		return false
+	}
+	return rejected != "" || !p.o.onlyRejected
 }
 
 func (p *printer) record(ctx context.Context, item segment.Item) error {
@@ -274,56 +319,4 @@ func shownValue(item segment.Item, got *fetched) string {
 		return fmt.Sprintf("%q (%d bytes): %s: %q", item.Ref.URL, item.Ref.Size, got.State, got.Error)
 	}
 	return fmt.Sprintf("%q (%d bytes): %s", item.Ref.URL, item.Ref.Size, got.State)
-}
-
-func (a *app) verify() *cobra.Command {
-	var filesOnly bool
-	cmd := &cobra.Command{
-		Use:   "verify TOPIC",
-		Short: "Prove from files and lanes that a topic is whole",
-		Long: `Reads every file of a topic, and its messages that are still in the lane, and
-checks that nothing is missing, doubled, out of order or damaged. It trusts
-nothing that a worker has in memory, and may run while records arrive. Exit code
-1 if anything is wrong; each violation names the file, segment and offset.`,
-		Example: "  spillway verify orders\n  spillway verify orders --json | jq '.violations[]'\n  spillway verify orders --files-only",
-		Args:    usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := a.connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer e.close()
-			lanes := verify.JetStream(e.js)
-			if filesOnly {
-				lanes = nil
-			}
-			report, err := verify.Topic(cmd.Context(), e.store, lanes, args[0])
-			if err != nil {
-				return err
-			}
-			if a.cfg.JSON {
-				err = a.json(report)
-			} else {
-				err = a.showReport(report)
-			}
-			if err == nil && !report.OK {
-				err = fmt.Errorf("topic %q: %d violations", args[0], len(report.Violations))
-			}
-			return err
-		},
-	}
-	cmd.Flags().BoolVar(&filesOnly, "files-only", false, "do not look into the lane")
-	return cmd
-}
-
-func (a *app) showReport(r verify.Report) error {
-	if r.OK {
-		return a.printf("ok: %d records (%d rejected) in %d chunks of %d segments\n", r.Records, r.Rejected, r.Chunks, r.Segments)
-	}
-	for _, v := range r.Violations {
-		if err := a.printf("%s: %s: %s\n", v.Kind, v.Path, v.Detail); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -147,14 +147,17 @@ func (o *output) Write(b []byte) (int, error) {
 // says is a fault of the data, that it must not be read one of the setup, and the
 // others are as they are elsewhere.
 func fetchError(item segment.Item, err error) error {
-	where := fmt.Errorf("segment %v, offset %d: %w", item.Segment, item.Offset, err)
+	return objectFault(fmt.Errorf("segment %v, offset %d: %w", item.Segment, item.Offset, err))
+}
+
+func objectFault(err error) error {
 	switch {
 	case ref.StateOf(err) != ref.Pending:
-		return &notValidError{where}
+		return &notValidError{err}
 	case is[*verdict.NotAllowedError](err), is[*verdict.ElsewhereError](err):
-		return &functions.ConfigError{Err: where}
+		return &functions.ConfigError{Err: err}
 	}
-	return explain(where)
+	return explain(err)
 }
 
 // notValidError ends a read with exit code 1.

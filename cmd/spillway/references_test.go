@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -68,16 +70,35 @@ func uploadThenSubmit(ctx context.Context, s3, nats string, film []byte) error {
 	return nil
 }
 
-// TestGoRecipe: the document shows the function that TestReferenceRecipes calls.
+// submitFile is the recipe for batches.
+func submitFile(ctx context.Context, objects *client.Objects, p *client.Producer, file io.ReaderAt, size int64) error {
+	up, err := objects.Upload(ctx, "pets", file, size)
+	if err != nil {
+		return err
+	}
+	up.Batch = &client.Batch{Format: client.CSV, Compression: client.Gzip}
+	up.Records = 2 // if it is known
+	pending, err := p.Submit(ctx, "pets", up, client.Record{Key: []byte("cat")}, client.Unchecked())
+	if err != nil {
+		return err
+	}
+	_, err = pending.Wait(ctx)
+	return err
+}
+
+// TestGoRecipe: the document shows the functions that TestReferenceRecipes calls.
 func TestGoRecipe(t *testing.T) {
 	doc, source := readText(t, references), readText(t, "references_test.go")
-	shown := regexp.MustCompile("(?ms)^```go\n(.*?\n)```$").FindStringSubmatch(doc)
-	written := regexp.MustCompile(`(?ms)^func uploadThenSubmit\([^\n]*\n(.*?\n)}$`).FindStringSubmatch(source)
-	if shown == nil || written == nil {
-		t.Fatal("the document, or this file, has no Go recipe")
+	shown := regexp.MustCompile("(?ms)^```go\n(.*?\n)```$").FindAllStringSubmatch(doc, -1)
+	names := []string{"uploadThenSubmit", "submitFile"}
+	if len(shown) != len(names) {
+		t.Fatalf("the document has %d Go recipes, this file %d", len(shown), len(names))
 	}
-	if is := regexp.MustCompile(`(?m)^\t`).ReplaceAllString(written[1], ""); is != shown[1] {
-		t.Errorf("the document shows\n%s\nand what is tested is\n%s", shown[1], is)
+	for i, name := range names {
+		written := regexp.MustCompile(`(?ms)^func ` + name + `\([^\n]*\n(.*?\n)}$`).FindStringSubmatch(source)
+		if is := regexp.MustCompile(`(?m)^\t`).ReplaceAllString(written[1], ""); is != shown[i][1] {
+			t.Errorf("the document shows\n%s\nand what is tested is\n%s", shown[i][1], is)
+		}
 	}
 }
 
@@ -128,20 +149,53 @@ func newRecipes(t *testing.T, stack *devstack.Stack) *recipes {
 	if _, err := r.s3.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String("photos")}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(r.dir, "cat.png"), []byte("meow"), 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{"cat.png": "meow", "tags.csv.gz": string(zipped(t, tags))} {
+		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	r.put("2026/cat.png")
+	r.put("2026/cat.png", "meow")
+	r.put("2026/tags.ndjson", "{\"tag\":\"cat\"}\n{\"tag\":\"grey\"}\n")
 	return r
 }
 
-// put makes cat.png an object.
-func (r *recipes) put(key string) {
+// tags is a file of two records.
+const tags = "tag,by\ncat,ann\ngrey,bob\n"
+
+func zipped(t *testing.T, text string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := io.WriteString(z, text)
+	if err := errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// put makes an object.
+func (r *recipes) put(key, text string) {
 	r.t.Helper()
-	_, err := r.s3.PutObject(r.t.Context(), &s3.PutObjectInput{Bucket: aws.String("photos"), Key: &key, Body: strings.NewReader("meow")})
+	_, err := r.s3.PutObject(r.t.Context(), &s3.PutObjectInput{Bucket: aws.String("photos"), Key: &key, Body: strings.NewReader(text)})
 	if err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// submitFile calls the recipe for batches.
+func (r *recipes) submitFile() error {
+	r.t.Helper()
+	objects, err := client.OpenObjects(r.t.Context(), client.ObjectsConfig{Endpoint: r.stack.Info.S3.URL, Bucket: "photos"})
+	if err != nil {
+		return err
+	}
+	defer objects.Close()
+	p, err := client.Connect(r.stack.Info.NATS, client.Options{Objects: objects, Ack: client.Stored})
+	if err != nil {
+		return err
+	}
+	data := zipped(r.t, tags)
+	return errors.Join(submitFile(r.t.Context(), objects, p, bytes.NewReader(data), int64(len(data))), p.Close(r.t.Context()))
 }
 
 // runAll runs what the document shows, in its order, and counts what can be run
@@ -149,7 +203,13 @@ func (r *recipes) put(key string) {
 func (r *recipes) runAll(doc string) (ran int) {
 	r.t.Helper()
 	for _, m := range regexp.MustCompile("(?ms)^```(sh|go)\n(.*?\n)```$").FindAllStringSubmatch(doc, -1) {
-		if m[1] == "go" {
+		switch {
+		case m[1] == "go" && strings.Contains(m[2], "client.Batch"):
+			if err := r.submitFile(); err != nil {
+				r.t.Fatalf("the Go recipe for batches: %v", err)
+			}
+			continue
+		case m[1] == "go":
 			film := bytes.Repeat([]byte("film"), 200_000)
 			if err := uploadThenSubmit(r.t.Context(), r.stack.Info.S3.URL, r.stack.Info.NATS, film); err != nil {
 				r.t.Fatalf("the Go recipe: %v", err)
@@ -215,7 +275,7 @@ func (r *recipes) publishEvents(doc string) (keys []string) {
 		if err := json.Unmarshal([]byte(event), &is); err != nil || len(is.Records) != 1 {
 			r.t.Fatalf("%s: %v", event, err)
 		}
-		r.put(is.Records[0].S3.Object.Key)
+		r.put(is.Records[0].S3.Object.Key, "meow")
 		if _, err := js.Publish(r.t.Context(), "spillway.s3.pets", []byte(event)); err != nil {
 			r.t.Fatal(err)
 		}

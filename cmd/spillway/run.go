@@ -63,7 +63,7 @@ reason when the worker, the lane or the filer has been failing for 30 s.`,
 	f.BoolVar(&o.AutoCreate, "auto-create", false, "make topics that messages name")
 	f.Int64Var(&o.LaneBytes, "lane-bytes", 0, "size of the lane if it is made now (default 1 GiB)")
 	f.StringVar(&metrics, "metrics", "", "serve /metrics and /healthz at this address")
-	cmd.AddCommand(ingest, a.runPlanner(), a.runRefs(), a.runS3Events())
+	cmd.AddCommand(ingest, a.runPlanner(), a.runRefs(), a.runS3Events(), a.runBackfillFunction())
 	return cmd
 }
 

@@ -100,7 +100,13 @@ func (al allowance) check(o submitOptions) error {
 		return al.below(bucket, start)
 	}
 	for _, url := range o.urls {
-		if err := al.object(url); err != nil {
+		err := error(nil)
+		if !isFile(url) {
+			err = al.object(url)
+		} else if o.bucket != "" {
+			err = al.below(o.bucket, uploads(o.topic))
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -31,6 +31,8 @@ func TestAllowance(t *testing.T) {
 		"some of a bucket": {some, submitOptions{prefix: "s3://photos"}, "only what is below s3://photos/2025/"},
 		"none below":       {some, submitOptions{prefix: "s3://photos/2024/"}, "topic set t --allow photos"},
 		"no prefix":        {some, submitOptions{prefix: "photos/2024/"}, ""},
+		"a file":           {some, submitOptions{urls: []string{"a.csv"}, bucket: "films", topic: "t"}, ""},
+		"a file elsewhere": {some, submitOptions{urls: []string{"s3://films/k", "a.csv"}, bucket: "photos", topic: "t"}, "topic set t --allow photos"},
 		"a manifest":       {some, submitOptions{manifest: "-"}, ""},
 	} {
 		err := c.give.check(c.o)

@@ -10,10 +10,14 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/spillway-mq/spillway/client"
 	"github.com/spillway-mq/spillway/functions"
+	"github.com/spillway-mq/spillway/internal/expand"
+	"github.com/spillway-mq/spillway/internal/object"
 	"github.com/spillway-mq/spillway/internal/ref"
+	"github.com/spillway-mq/spillway/internal/rows"
 	"github.com/spillway-mq/spillway/internal/verdict"
 )
 
@@ -24,6 +28,7 @@ const looks = 16
 type seen struct {
 	listed
 	modified time.Time
+	count    expand.Count // of what its rows are, if they were counted
 }
 
 // checked are objects in the order of their list. Those with an error may be
@@ -41,10 +46,15 @@ type look struct {
 type looker struct {
 	objects *client.Objects
 	allowed allowance
+	topic   string
+	options batchOptions
+	dry     bool                // nothing is uploaded
+	store   *object.Store       // for what is to be counted
+	heavy   *semaphore.Weighted // held by what is
 }
 
 // lookAt looks at several objects at a time.
-func (l looker) lookAt(ctx context.Context, src source) checked {
+func (l *looker) lookAt(ctx context.Context, src source) checked {
 	return func(yield func(seen, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
 		started := make(chan *look, looks)
@@ -82,12 +92,11 @@ func (l looker) lookAt(ctx context.Context, src source) checked {
 }
 
 // at looks at one object.
-func (l looker) at(ctx context.Context, k *look) {
+func (l *looker) at(ctx context.Context, k *look) {
 	defer close(k.done)
-	o, err := l.check(ctx, k.seen.listed)
+	err := l.see(ctx, &k.seen)
 	switch {
 	case err == nil:
-		k.seen.Reference, k.seen.modified = o.Reference, o.Modified
 	case k.seen.where != "":
 		k.err = fmt.Errorf("%s: %w", k.seen.where, err)
 	default:
@@ -95,7 +104,24 @@ func (l looker) at(ctx context.Context, k *look) {
 	}
 }
 
-func (l looker) check(ctx context.Context, is listed) (client.Object, error) {
+// see finds out what an object is.
+func (l *looker) see(ctx context.Context, s *seen) error {
+	if s.file != "" {
+		return l.file(ctx, s)
+	}
+	var err error
+	if s.Batch, err = l.options.of(s.listed, objectKey(s.URL)); err != nil {
+		return err
+	}
+	o, err := l.check(ctx, s.listed)
+	if err != nil {
+		return err
+	}
+	s.Reference, s.modified = o.Reference, o.Modified
+	return l.count(ctx, s)
+}
+
+func (l *looker) check(ctx context.Context, is listed) (client.Object, error) {
 	if err := l.allowed.object(is.URL); err != nil {
 		return client.Object{}, err
 	}
@@ -133,8 +159,11 @@ func (t *tally) err(what string) error {
 // stateOf is the state of a reference of which an error tells, or what would
 // become of it.
 func stateOf(err error) string {
-	if is[*verdict.NotAllowedError](err) {
+	switch {
+	case is[*verdict.NotAllowedError](err), is[*client.BatchError](err):
 		return "rejected"
+	case is[*rows.FileError](err), is[*expand.CountError](err):
+		return string(ref.Changed)
 	}
 	if e, ok := errors.AsType[*client.ReferenceError](err); ok {
 		return e.State

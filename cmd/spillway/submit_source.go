@@ -23,6 +23,8 @@ const maxManifestLine = 1 << 20
 // listed is an object that is to be submitted, as a list names it.
 type listed struct {
 	client.Reference
+	file      string // of this machine, to be uploaded; empty: it is an object already
+	rows      string // how the list says that it is read; empty: not said
 	where     string // in the list; empty: its URL says it all
 	empty     bool   // the list says that it has no bytes
 	key       *string
@@ -48,7 +50,11 @@ func (a *app) source(ctx context.Context, o submitOptions, stdin io.Reader) (s s
 	}
 	return func(yield func(listed, error) bool) {
 		for _, url := range o.urls {
-			if !yield(listed{Reference: client.Reference{URL: url}}, nil) {
+			l := listed{Reference: client.Reference{URL: url}}
+			if isFile(url) {
+				l.file = url
+			}
+			if !yield(l, nil) {
 				return
 			}
 		}
@@ -128,6 +134,7 @@ type manifestLine struct {
 	ContentType string    `json:"content_type"`
 	SHA256      string    `json:"sha256"`
 	Records     int64     `json:"records"`
+	Rows        string    `json:"rows"`
 	EventTime   time.Time `json:"event_time"`
 }
 
@@ -151,7 +158,7 @@ func parseManifestLine(line []byte) (listed, error) {
 	}
 	l := listed{Reference: client.Reference{
 		URL: m.URL, ETag: m.ETag, Version: m.Version, ContentType: m.ContentType, Records: m.Records,
-	}, key: m.Key, eventTime: m.EventTime}
+	}, key: m.Key, rows: m.Rows, eventTime: m.EventTime}
 	if m.Size != nil {
 		l.Size, l.empty = *m.Size, *m.Size == 0
 	}

@@ -81,6 +81,7 @@ func TestManifest(t *testing.T) {
 		`{"url":"s3://b/x","key":"k"}`:       {Reference: client.Reference{URL: "s3://b/x"}, where: "line 1", key: &key},
 		`{"url":"s3://b/x","size":0}`:        {Reference: client.Reference{URL: "s3://b/x"}, where: "line 1", empty: true},
 		`{"url":"s3://b/x","records":3} `:    {Reference: client.Reference{URL: "s3://b/x", Records: 3}, where: "line 1"},
+		`{"url":"s3://b/x","rows":"csv"}`:    {Reference: client.Reference{URL: "s3://b/x"}, where: "line 1", rows: "csv"},
 		`{"url":"s3://b/\u00e4","etag":"e"}`: {Reference: client.Reference{URL: "s3://b/ä", ETag: "e"}, where: "line 1"},
 		`{"url":"s3://b/x","sha256":"` + sum + `"}`: {
 			Reference: client.Reference{URL: "s3://b/x", SHA256: bytes.Repeat([]byte{0xab}, 32)}, where: "line 1"},

@@ -3,7 +3,6 @@ package backfill
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -19,14 +18,19 @@ type Reference struct {
 	Row      uint32 `json:"row"`
 }
 
+// ReferenceAt is the place of a record of a source.
+func ReferenceAt(source string, p topic.Position) Reference {
+	return Reference{Source: source, Sequence: p.Sequence, Row: p.Row}
+}
+
 // At is the record's position in its source.
 func (r Reference) At() topic.Position { return topic.Position{Sequence: r.Sequence, Row: r.Row} }
 
 func (r Reference) String() string { return r.Source + "@" + r.At().String() }
 
 // Expand makes the one job of a reference, of one object, if it is not there: of several
-// that are made the first one counts. The job is [Waiting] until [Jobs.Arm] has found
-// the reference among the topic's records. A [*JobError] says that there can be no
+// that are made the first one counts. The job is [Waiting] until [Jobs.Decide] is told
+// that the reference is a record of the topic. A [*JobError] says that there can be no
 // such job; other errors may pass, and calling again settles what has come of them.
 func (b *Jobs) Expand(ctx context.Context, r Reference, read Read, o Object) error {
 	_, err := b.Create(ctx, Job{
@@ -54,58 +58,36 @@ func shown(name string) string {
 	}, strings.ToValidUTF8(name[:min(len(name), maxText)], ""))
 }
 
-// Fate is what has become of a reference.
-type Fate int
-
-// The fates. Undecided: it may still be committed. Committed: it is a record of the
-// topic, and accepted. Lost: it was refused, or is not among the records and will
-// never be. The last two never change.
-const (
-	Undecided Fate = iota
-	Committed
-	Lost
-)
-
-// Arm opens a job that waits for its reference, or cancels it, once that is decided:
-// fate tells what has become of the reference, and why it is lost. It returns the state
-// after it, and changes nothing of jobs that do not wait. Any number may arm a job at once.
+// Decide opens the job that waits for a reference which is committed, accepted and
+// verified, or cancels that of one which is committed and refused. It changes nothing of
+// a job that does not wait, and is to be called by those alone who know what is
+// committed. [ErrNoJob]: there is no such job.
 //
-// A job waits because it is made before its reference is committed (rule 37), by a
-// worker that has found the object to be right. Another one may commit the reference,
-// and may have found otherwise: only the record says whose verdict counts.
-func (b *Jobs) Arm(ctx context.Context, id string, fate func(context.Context, Reference) (Fate, string, error)) (State, error) {
-	s, err := b.State(ctx, id)
-	if err != nil || s.Phase != Waiting {
-		return s, err
-	}
-	j, err := b.Load(ctx, id)
-	if err != nil {
-		return s, err
-	}
-	p, err := b.Progress(ctx, j)
-	if err != nil {
-		return s, err
-	}
-	is, why := Committed, ""
-	if j.Reference != nil && p.Sources[0].At == (topic.Position{}) { // else it was open before, and its state was lost
-		is, why, err = fate(ctx, *j.Reference)
-	}
-	if err != nil {
-		return s, fmt.Errorf("reference of job %s: %w", id, err)
-	}
-	if is == Undecided {
-		return s, nil
-	}
-	return b.Update(ctx, id, func(s *State) error {
+// A job waits because it is made before its reference is committed, by a worker that
+// has found the object to be right. Another one may commit the reference, and may have
+// found otherwise: only the record that is there says whose verdict counts.
+func (b *Jobs) Decide(ctx context.Context, r Reference, accepted bool) error {
+	_, err := b.Update(ctx, b.expandID(r), func(s *State) error {
 		switch {
 		case s.Phase != Waiting:
 			return nil
-		case is == Lost:
-			return s.Cancel(b.store.Now(), why)
+		case !accepted:
+			return s.Cancel(b.store.Now(), "its reference was refused")
 		}
 		s.Phase = Open
 		return nil
 	})
+	return err
+}
+
+// begun is the phase of a job that expands a reference and whose state was lost: if any
+// of it is done, it was open before.
+func (b *Jobs) begun(ctx context.Context, j Job) (Phase, error) {
+	p, err := b.Progress(ctx, j)
+	if err == nil && p.Sources[0].At != (topic.Position{}) {
+		return Open, nil
+	}
+	return Waiting, err
 }
 
 // checkReference finds what is wrong with a job that is to expand a reference.

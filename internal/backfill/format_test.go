@@ -16,7 +16,7 @@ func TestFormat(t *testing.T) {
 		return string(data)
 	}
 	doc := strings.ReplaceAll(read("../../docs/FORMAT.md"), ",\n\"", ",\"") // where a long line is broken
-	for _, name := range []string{"job.json", "state-done.json"} {
+	for _, name := range []string{"job.json", "job-expand.json", "state-done.json"} {
 		if !strings.Contains(doc, strings.ReplaceAll(read("testdata/"+name), ",\n\"", ",\"")) {
 			t.Errorf("docs/FORMAT.md does not show %s", name)
 		}

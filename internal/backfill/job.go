@@ -25,7 +25,7 @@ type Job struct {
 	// Schedule is the id of the schedule that made the job; empty: none did.
 	Schedule string `json:"schedule,omitempty"`
 	// Reference is the one whose object the job expands; nil: it is no such job. Until
-	// the reference is found among the topic's records, nobody may work on it.
+	// the reference is known to be a record of the topic, nobody may work on it.
 	Reference *Reference `json:"reference,omitempty"`
 	// Host is set if the objects are files of one machine: only there can they be
 	// read, under the paths that they have.

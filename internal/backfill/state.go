@@ -11,8 +11,8 @@ import (
 type Phase string
 
 // The phases. Done and Cancelled are final. Stopped: the job stopped itself, and can
-// be resumed as one that is paused. Waiting: the reference that it expands is not known to be
-// a record of the topic; see [Jobs.Arm]. Whatever the phase, what was committed stays.
+// be resumed as one that is paused. Waiting: the reference that it expands is not yet
+// known to be a record of the topic; see [Jobs.Decide]. Whatever the phase, what was committed stays.
 const (
 	Waiting   Phase = "waiting"
 	Open      Phase = "open"

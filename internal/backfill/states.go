@@ -35,6 +35,11 @@ func (b *Jobs) state(ctx context.Context, id string) (State, cursor.Version, err
 			return s, v, err
 		}
 		s = NewState(j)
+		if s.Phase == Waiting {
+			if s.Phase, err = b.begun(ctx, j); err != nil {
+				return s, v, err
+			}
+		}
 		if v, err = file.Create(ctx, s); !errors.Is(err, filer.ErrExists) {
 			return s, v, err
 		}

@@ -66,6 +66,10 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	expand, err := encode(goldenExpand())
+	if err != nil {
+		t.Fatal(err)
+	}
 	fresh, err := cursor.Encode(NewState(goldenJob()))
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +78,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, got := range map[string][]byte{"job.json": job, "state.json": fresh, "state-done.json": done} {
+	for name, got := range map[string][]byte{"job.json": job, "job-expand.json": expand, "state.json": fresh, "state-done.json": done} {
 		file := path.Join("testdata", name)
 		if *updateJobs {
 			if err := os.WriteFile(file, got, 0o644); err != nil {

@@ -38,11 +38,19 @@ type Judge interface {
 	Judge(ctx context.Context, d topic.Definition, f record.Ref) error
 }
 
+// Expander sees to it that there is the one job for a reference whose rows are to
+// become records of its topic; r comes from source. It tries once, and is called
+// concurrently.
+type Expander interface {
+	Expand(ctx context.Context, t *segment.Topic, source string, r record.Record) error
+}
+
 // Options of a follower. Store and Judge are needed; what else is zero has a
 // default.
 type Options struct {
 	Store       *segment.Store
 	Judge       Judge
+	Expander    Expander      // nil: references that ask for a job stay open until they are given up
 	RetryAfter  time.Duration // to the second look, a second at least; doubles with each
 	RetryAtMost time.Duration
 	GiveUp      time.Duration // after the first answer that an object is not there

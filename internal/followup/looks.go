@@ -3,13 +3,15 @@ package followup
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spillway-mq/spillway/internal/record"
-	"github.com/spillway-mq/spillway/internal/topic"
+	"github.com/spillway-mq/spillway/internal/ref"
+	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/verdict"
 )
 
@@ -25,7 +27,7 @@ const (
 type looks struct {
 	*Follower
 	ctx, stop context.Context
-	def       topic.Definition
+	topic     *segment.Topic
 	group     errgroup.Group
 
 	mu        sync.Mutex
@@ -45,13 +47,32 @@ type looked struct {
 	err error // of the judge
 }
 
-func (f *Follower) newLooks(ctx, stop context.Context, def topic.Definition) *looks {
-	return &looks{Follower: f, ctx: ctx, stop: stop, def: def, left: roundLooks}
+func (f *Follower) newLooks(ctx, stop context.Context, t *segment.Topic) *looks {
+	return &looks{Follower: f, ctx: ctx, stop: stop, topic: t, left: roundLooks}
+}
+
+// pending is a reference that is to be looked at.
+type pending struct {
+	ref record.Ref
+	// Of one whose rows are to become records: its record, and where that comes from.
+	record *record.Record
+	source string
+}
+
+// pendingOf is the reference of a record in a chunk.
+func pendingOf(c segment.Chunk, r record.Record) pending {
+	p := pending{ref: *r.Ref}
+	if b, _, err := ref.BatchOf(&r); err == nil && b.Expand {
+		r = r.Clone()
+		p.record, p.source = &r, c.Source
+	}
+	p.ref.SHA256, p.ref.Records = bytes.Clone(p.ref.SHA256), nil // the reader goes on
+	return p
 }
 
 // begin looks at a reference, and waits only for others to end. It is false if no
 // more are to be begun in this round.
-func (l *looks) begin(at Open, r record.Ref, fresh bool) bool {
+func (l *looks) begin(at Open, p pending, fresh bool) bool {
 	select {
 	case l.slots <- struct{}{}:
 	case <-l.stop.Done():
@@ -70,10 +91,9 @@ func (l *looks) begin(at Open, r record.Ref, fresh bool) bool {
 	if fresh {
 		l.fresh++
 	}
-	r.SHA256, r.Records = bytes.Clone(r.SHA256), nil // the reader goes on
 	l.group.Go(func() error {
 		defer func() { <-l.slots }()
-		l.look(at, r, fresh)
+		l.look(at, p, fresh)
 		return nil
 	})
 	return true
@@ -87,15 +107,18 @@ func (l *looks) over() bool {
 	return l.cut || l.left == 0 || l.silent != nil || l.elsewhere != nil || l.ctx.Err() != nil
 }
 
-func (l *looks) look(at Open, r record.Ref, fresh bool) {
+func (l *looks) look(at Open, p pending, fresh bool) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.Timeout)
 	defer cancel()
-	err := l.Judge.Judge(ctx, l.def, r)
+	err := l.Judge.Judge(ctx, l.topic.Definition, p.ref)
+	if err == nil && p.record != nil {
+		err = l.expand(ctx, p)
+	}
 	l.Metrics.looked()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.done = append(l.done, looked{at, r.URL, err})
-	if fresh && (err == nil || verdict.Wrong(err)) {
+	l.done = append(l.done, looked{at, p.ref.URL, err})
+	if fresh && (err == nil || wrong(err)) {
 		l.fresh--
 	}
 	switch {
@@ -108,6 +131,24 @@ func (l *looks) look(at Open, r record.Ref, fresh bool) {
 	case verdict.Asked(err):
 		l.mute = 0
 	}
+}
+
+// errNoExpander leaves a reference open for a follower that can make its job.
+var errNoExpander = errors.New("its object is there, and nobody here makes the job for its rows")
+
+// expand makes the job of a reference whose object was found and pinned: only then is
+// the reference resolved.
+func (l *looks) expand(ctx context.Context, p pending) error {
+	if l.Expander == nil {
+		return errNoExpander
+	}
+	return l.Expander.Expand(ctx, l.topic, p.source, *p.record)
+}
+
+// wrong tells what will not go away.
+func wrong(err error) bool {
+	var batch *ref.BatchError
+	return verdict.Wrong(err) || errors.As(err, &batch)
 }
 
 // room tells whether another reference can become open, beside so many. If only

@@ -58,7 +58,7 @@ func (f *Follower) round(ctx, stop context.Context, name string, k *known) (r Re
 		return Report{Open: unknown}, false, err
 	}
 	in := &round{
-		Follower: f, topic: t, file: fileOf(f.Store, t), looks: f.newLooks(ctx, stop, t.Definition), known: was,
+		Follower: f, topic: t, file: fileOf(f.Store, t), looks: f.newLooks(ctx, stop, t), known: was,
 		segments: map[topic.SegmentID]*segment.Segment{}, ended: map[topic.SegmentID]bool{},
 	}
 	r, more, err = in.run(ctx)
@@ -200,7 +200,7 @@ func (r *round) judged(d looked, now time.Time) (o Open, over bool) {
 		o.Tries++
 	}
 	o.Due = now.Add(r.delay(o.Tries))
-	return o, verdict.Wrong(d.err) || answered && now.Sub(o.Since) >= r.GiveUp
+	return o, wrong(d.err) || answered && now.Sub(o.Since) >= r.GiveUp
 }
 
 // delay is for how long to wait after so many looks that had an answer.

@@ -84,7 +84,7 @@ func (r *round) chunkAgain(ctx context.Context, open []Open) (trimmed []Open, er
 			return trimmed, nil
 		}
 		if open[0].Offset == offset && rec.Pending {
-			if !r.looks.begin(open[0], *rec.Ref, false) {
+			if !r.looks.begin(open[0], pendingOf(c, rec), false) {
 				return trimmed, nil
 			}
 			open = open[1:]
@@ -170,7 +170,7 @@ func (r *round) chunk(ctx context.Context, s *segment.Segment, c segment.Chunk, 
 			r.report.Full = true
 			return errOver
 		}
-		if !r.looks.begin(at, *rec.Ref, true) {
+		if !r.looks.begin(at, pendingOf(c, rec), true) {
 			return errOver
 		}
 		w.Chunk, w.Offset = at.Chunk, at.Offset+1

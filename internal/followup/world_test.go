@@ -14,6 +14,7 @@ import (
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
 	"github.com/spillway-mq/spillway/internal/object"
 	"github.com/spillway-mq/spillway/internal/record"
+	"github.com/spillway-mq/spillway/internal/ref"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
@@ -150,7 +151,7 @@ func (o *objects) isPinned(top *segment.Topic, url string) bool {
 }
 
 // commit appends a chunk to a segment: records of which each wish tells what it is
-// ("." no reference, "v" one that was verified, "p" pending, "r" rejected).
+// ("." no reference, "v" one that was verified, "p" pending, "x" pending and to be expanded, "r" rejected).
 func (w *world) commit(t tester, id topic.SegmentID, wishes string) {
 	t.Helper()
 	s, err := w.top.Segment(t.Context(), id)
@@ -164,13 +165,16 @@ func (w *world) commit(t tester, id topic.SegmentID, wishes string) {
 		if wishes[i] != '.' {
 			r.Ref = &record.Ref{URL: fmt.Sprintf("s3://bucket/%d", w.seq), SHA256: bytes.Repeat([]byte{byte(i)}, 32)}
 		}
+		if wishes[i] == 'x' {
+			r.Key, r.Headers = fmt.Appendf(nil, "key %d", w.seq), ref.Batch{Format: "csv", Expand: true}.Headers()
+		}
 		if wishes[i] == 'r' {
 			r.Rejected = "wrong"
 		}
 		if err := set.Append(&r, topic.Slot(s.Range.Lo)); err != nil {
 			t.Fatal(err)
 		}
-		set.Recs[i].Pending = wishes[i] == 'p'
+		set.Recs[i].Pending = wishes[i] == 'p' || wishes[i] == 'x'
 	}
 	out, err := s.Append(t.Context(), segment.Input{
 		Source: "backfill.x.0", Set: set,
@@ -181,7 +185,7 @@ func (w *world) commit(t tester, id topic.SegmentID, wishes string) {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	for i := range len(wishes) {
-		if wishes[i] == 'p' {
+		if wishes[i] == 'p' || wishes[i] == 'x' {
 			url := fmt.Sprintf("s3://bucket/%d", w.seq-uint64(len(wishes)-1-i))
 			w.refs = append(w.refs, place{id, out.Chunk.Entry.N, out.Chunk.Base + uint64(i), url})
 		}

@@ -102,18 +102,24 @@ func owner(key string) string {
 // that can be. An error that is [Wrong] will not go away; after any other it is
 // not known, and whoever reads the record finds out (rule 24). It tries once.
 func (j *Judge) Judge(ctx context.Context, d topic.Definition, f record.Ref) error {
+	_, err := j.Look(ctx, d, f)
+	return err
+}
+
+// Look is Judge, and tells on nil what the object is.
+func (j *Judge) Look(ctx context.Context, d topic.Definition, f record.Ref) (object.Info, error) {
 	n, err := Allowed(d, f)
 	if err != nil {
-		return err
+		return object.Info{}, err
 	}
 	info, err := j.look(ctx, d, n)
 	if err != nil {
-		return err
+		return object.Info{}, err
 	}
 	if err := ref.Compare(f, info); err != nil {
-		return err
+		return object.Info{}, err
 	}
-	return j.pin(ctx, d, n, info)
+	return info, j.pin(ctx, d, n, info)
 }
 
 func (j *Judge) look(ctx context.Context, d topic.Definition, n ref.Name) (object.Info, error) {
