@@ -95,7 +95,7 @@ func TestLimiterEven(t *testing.T) {
 		})
 		go func() { // the others, told to stop
 			<-stop.Done()
-			for range got { //nolint:revive // all of them
+			for range got { // all of them
 			}
 		}()
 		if err := g.Wait(); err != nil {

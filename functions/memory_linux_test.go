@@ -146,19 +146,25 @@ func (c *child) output() string {
 // peakOf is the most memory that a running process has had resident, in bytes.
 func peakOf(t *testing.T, pid int) uint64 {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	peak, err := residentPeak(pid)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return peak
+}
+
+// residentPeak is the most memory that a process has had so far. What wait4 tells of one
+// that has ended counts that of the test, of which it is a child, too.
+func residentPeak(pid int) (uint64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
 	}
 	for line := range strings.Lines(string(status)) {
 		if text, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 			kib, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(text), " kB"), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return kib << 10
+			return kib << 10, err
 		}
 	}
-	t.Fatalf("process %d does not tell its peak:\n%s", pid, status)
-	return 0
+	return 0, fmt.Errorf("process %d does not tell its peak:\n%s", pid, status)
 }

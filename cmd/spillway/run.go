@@ -68,8 +68,9 @@ reason when the worker, the lane or the filer has been failing for 30 s.`,
 }
 
 // memoryLimit is the soft limit of a worker's heap, below the 256 MiB that it is
-// to stay under. GOMEMLIMIT overrides it.
-const memoryLimit = 200 << 20
+// to stay under: the pages of the program itself are some 50 MiB of those. GOMEMLIMIT
+// overrides it.
+const memoryLimit = 180 << 20
 
 func (a *app) ingest(ctx context.Context, o functions.IngestOptions, metrics string) error {
 	return a.withDeps(ctx, metrics, func(d functions.Deps) error {

@@ -105,7 +105,8 @@ const mostForeign = 16
 
 // prune leaves out of the tail's positions those of other backfills that lie at or below
 // their checkpoints (rule 10), so that the list stays small however many backfills
-// there were. It looks again only when there are twice as many as were left.
+// there were. It looks again only when there are twice as many as were left. A checkpoint
+// that cannot be read is another's business: its position stays.
 func (s *Segment) prune(ctx context.Context, own string) error {
 	if len(s.tail.Positions) <= max(mostForeign, s.foreign) {
 		return nil
@@ -115,10 +116,10 @@ func (s *Segment) prune(ctx context.Context, own string) error {
 	for _, p := range s.tail.Positions {
 		if p.Source != own && strings.HasPrefix(p.Source, backfillPrefix) {
 			below, err := passed(ctx, p.Source)
-			if err != nil {
+			if ctx.Err() != nil {
 				return err
 			}
-			if !p.At.After(below) {
+			if err == nil && !p.At.After(below) {
 				continue
 			}
 		}
