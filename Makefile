@@ -3,6 +3,7 @@
 GO       ?= go
 ROUNDS   ?= 3
 SHORT    ?=
+BACKFILL ?=
 FUZZTIME ?= 20s
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -42,11 +43,11 @@ lint: ## check format, vet, and golangci-lint with the import fences
 fuzz: ## run each fuzz target for FUZZTIME (20s)
 	@infra/tools/fuzz.sh $(FUZZTIME)
 
-bench: build ## measure throughput and latency against the limits; writes bench/latest.json
+bench: build ## measure throughput and latency against the limits; writes bench/latest.json; backfills need SPILLWAY_DATA
 	@$(WEED) && $(GO) run ./infra/bench
 
-chaos: build ## publish at full speed while processes are killed, ROUNDS (3) times, then verify; before that a 5 GiB object; SHORT=1: a brief round only
-	@$(WEED) && $(GO) run ./infra/chaos -rounds $(ROUNDS) $(if $(SHORT),-short)
+chaos: build ## publish at full speed while processes are killed, ROUNDS (3) times, then verify; before that a 5 GiB object, after it backfills of a sample; SHORT=1: brief, and no object; BACKFILL=1: only backfills, of all flights in SPILLWAY_DATA
+	@$(WEED) && $(GO) run ./infra/chaos -rounds $(ROUNDS) $(if $(SHORT),-short) $(if $(BACKFILL),-backfill)
 
 clean: ## remove what was built here; the cache of weed and golangci-lint stays
 	rm -rf bin bench/*.prof

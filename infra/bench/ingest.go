@@ -104,6 +104,11 @@ func measureLatency(ctx context.Context, l *lab) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
+	return l.latency(ctx, topic, l.scale(latencyCount))
+}
+
+// latency measures it with n records of a topic.
+func (l *lab) latency(ctx context.Context, topic string, n int) ([]Row, error) {
 	p, err := client.Connect(l.env.Stack.Info.NATS, client.Options{Ack: client.Stored})
 	if err != nil {
 		return nil, err
@@ -111,7 +116,7 @@ func measureLatency(ctx context.Context, l *lab) ([]Row, error) {
 	if _, err := p.PublishSync(ctx, topic, client.Record{Value: []byte("warm up")}); err != nil {
 		return nil, errors.Join(err, p.Close(ctx))
 	}
-	took, err := l.steady(ctx, p, topic, l.scale(latencyCount))
+	took, err := l.steady(ctx, p, topic, n)
 	if err := errors.Join(err, p.Close(ctx)); err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ type lab struct {
 	large   int // distinct objects of 64 MiB
 	run     int
 	limit   float64 // MB/s, what the parts below allow in this run
+	bulk    *bulk   // nil: not put yet
 }
 
 // openLab starts the stack and a resident ingest worker in a process of its own.
@@ -55,15 +56,18 @@ func (l *lab) close() error {
 	if l.worker != nil {
 		l.worker.Kill()
 	}
+	if l.bulk != nil {
+		l.bulk.store.Close()
+	}
 	return l.env.Close()
 }
 
 // once runs every benchmark that is wanted.
-func (l *lab) once(ctx context.Context, run int, o options) ([]Row, error) {
+func (l *lab) once(ctx context.Context, run int, wanted func(benchmark) bool) ([]Row, error) {
 	l.run = run
 	var rows []Row
 	for _, b := range benchmarks {
-		if b.name != "limit" && !o.only.MatchString(b.name) {
+		if !wanted(b) {
 			continue
 		}
 		begin := time.Now()

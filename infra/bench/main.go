@@ -25,23 +25,26 @@ import (
 type benchmark struct {
 	name string
 	run  func(context.Context, *lab) ([]Row, error)
+	full bool // it needs the large data, unless it has to be quick
 }
 
 // benchmarks are all that there are. Later ones join here. The limits come first,
 // since others are compared with them.
 var benchmarks = []benchmark{
-	{"limit", measureLimits},
-	{"ingest/1KiB/random", throughput(1024, false)},
-	{"ingest/1KiB/flights", throughput(1024, true)},
-	{"ingest/100B/random", throughput(100, false)},
-	{"ingest/100B/flights", throughput(100, true)},
-	{"latency/stored/1000rps", measureLatency},
-	{"edits/10000rps", measureEdits(10_000)},
-	{"edits/flood", measureEdits(rate.Inf)},
-	{"planner", measurePlanner},
-	{"segments/500", measureWide},
-	{"topics/1000", measureMany},
-	{"refs", measureRefs},
+	{name: "limit", run: measureLimits},
+	{name: "ingest/1KiB/random", run: throughput(1024, false)},
+	{name: "ingest/1KiB/flights", run: throughput(1024, true)},
+	{name: "ingest/100B/random", run: throughput(100, false)},
+	{name: "ingest/100B/flights", run: throughput(100, true)},
+	{name: "latency/stored/1000rps", run: measureLatency},
+	{name: "edits/10000rps", run: measureEdits(10_000)},
+	{name: "edits/flood", run: measureEdits(rate.Inf)},
+	{name: "planner", run: measurePlanner},
+	{name: "segments/500", run: measureWide},
+	{name: "topics/1000", run: measureMany},
+	{name: "refs", run: measureRefs},
+	{name: "backfill", run: measureBackfill, full: true},
+	{name: "backfill/live", run: measureBackfillLive, full: true},
 }
 
 // options are the flags.
@@ -90,9 +93,37 @@ func program(ctx context.Context) int {
 	return 0
 }
 
+// wants tells whether a benchmark is to run. The limits always are.
+func (o options) wants(b benchmark) bool { return b.name == "limit" || o.only.MatchString(b.name) }
+
+// lacking is an error if large data are needed that are not there: what needs them
+// fails, and others tells whether there is anything else to measure.
+func (o options) lacking() (others bool, err error) {
+	for _, b := range benchmarks {
+		switch {
+		case b.name == "limit" || !o.wants(b):
+		case !b.full || o.quick:
+			others = true
+		default:
+			_, err = rig.FullData()
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("the backfills cannot be measured, so this FAILS: %w (-quick takes a sample)", err)
+	}
+	return others, err
+}
+
 func run(ctx context.Context, o options) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 45*time.Minute)
 	defer cancel()
+	others, lacking := o.lacking()
+	if lacking != nil && !others {
+		return lacking
+	}
+	if lacking != nil {
+		fmt.Fprintln(os.Stderr, "bench:", lacking)
+	}
 	l, err := openLab(ctx, o)
 	if err != nil {
 		return err
@@ -100,7 +131,7 @@ func run(ctx context.Context, o options) (err error) {
 	defer func() { err = errors.Join(err, l.close()) }()
 	var all [][]Row
 	for i := range o.runs {
-		rows, err := l.once(ctx, i, o)
+		rows, err := l.once(ctx, i, func(b benchmark) bool { return o.wants(b) && (!b.full || lacking == nil) })
 		if err != nil {
 			return err
 		}
@@ -114,5 +145,5 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		fmt.Printf("\nwritten to %s\n", o.out)
 	}
-	return faults(rows)
+	return errors.Join(faults(rows), lacking)
 }

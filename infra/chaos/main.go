@@ -8,7 +8,11 @@
 // order and when, as far as that can be decided; after a failure the folder is
 // kept, with all data and logs.
 //
-// Before that, unless it has to be short, one object of 5 GiB goes by reference, in
+// After that, a sample of real flights is taken into a topic by two backfills beside
+// live records, and their runs, workers, planners and weed are killed; with -backfill
+// nothing else is done, and with all 3,000,000 flights.
+//
+// Before all of it, unless it has to be short, one object of 5 GiB goes by reference, in
 // many parts, on a stack of its own; no process may take more than 256 MiB for it.
 package main
 
@@ -41,16 +45,19 @@ type options struct {
 	rounds int
 	short  bool
 	object int64 // bytes
-	seed   uint64
-	cfg    rig.Config
+	// backfill: nothing but the round of the backfills, with all flights.
+	backfill bool
+	seed     uint64
+	cfg      rig.Config
 }
 
 func main() { rig.Main(program) }
 
 func program(ctx context.Context) int {
 	var o options
-	flag.IntVar(&o.rounds, "rounds", 3, "how many rounds; 0: only the object")
+	flag.IntVar(&o.rounds, "rounds", 3, "how many rounds; 0: only the object, and with -object 0 only the sample of the backfills")
 	flag.BoolVar(&o.short, "short", false, "one brief round, and no object")
+	flag.BoolVar(&o.backfill, "backfill", false, "only backfills, of all 3,000,000 flights, for which "+rig.DataEnv+" has to be set")
 	size := flag.String("object", "5GiB", "size of the object that goes by reference; 0: none")
 	flag.Uint64Var(&o.seed, "seed", 0, "what decides the order and the moments of the kills; 0: a new one")
 	flag.StringVar(&o.cfg.Dir, "dir", "", "folder of the stack, kept afterwards; a temporary one by default")
@@ -65,6 +72,9 @@ func program(ctx context.Context) int {
 	o.object = int64(bytes)
 	if o.short {
 		o.rounds, o.object = 1, 0
+	}
+	if o.backfill {
+		o.rounds, o.object = 0, 0
 	}
 	for o.seed == 0 {
 		o.seed = rand.Uint64() >> 32
@@ -100,6 +110,13 @@ func runAll(ctx context.Context, out io.Writer, o options) (string, error) {
 		}
 		summaries = append(summaries, summary)
 	}
+	if o.rounds > 0 || o.object == 0 {
+		summary, err := passBackfills(ctx, out, o)
+		if err != nil {
+			return "", fmt.Errorf("backfills: %w", err)
+		}
+		summaries = append(summaries, summary)
+	}
 	return strings.Join(summaries, "; "), nil
 }
 
@@ -127,7 +144,7 @@ func run(ctx context.Context, out io.Writer, o options) (summary string, err err
 		return "", err
 	}
 	c.ledger, c.workers = rig.NewLedger(flights), newSupervisor(env.StartWorker)
-	killer, err := newPlannerKiller(ctx, env, o.seed)
+	killer, err := newPlannerKiller(ctx, env, topicName, o.seed)
 	if err != nil {
 		return "", err
 	}

@@ -40,7 +40,7 @@ type plannerKiller struct {
 	kills, halfDone int // of planners; of edits that others had to finish. Read after run
 }
 
-func newPlannerKiller(ctx context.Context, env *rig.Env, seed uint64) (*plannerKiller, error) {
+func newPlannerKiller(ctx context.Context, env *rig.Env, topicName string, seed uint64) (*plannerKiller, error) {
 	t, err := env.Store.Topic(ctx, topicName)
 	if err != nil {
 		return nil, err

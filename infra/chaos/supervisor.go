@@ -13,11 +13,12 @@ import (
 // that ended by itself, as one does that finds nothing to talk to.
 const restartAfter = 300 * time.Millisecond
 
-// supervisor keeps one process running, a worker or a planner.
+// supervisor keeps one process running: a worker, a planner, a backfill.
 type supervisor struct {
 	start    func() (*rig.Process, error)
 	kills    chan kill
-	restarts atomic.Int64 // of processes that ended by themselves
+	over     func(context.Context) bool // asked about a process that ended: was it the last? Nil: never
+	restarts atomic.Int64               // of processes that ended by themselves
 }
 
 // kill asks for the process to be killed, and for another after a pause.
@@ -47,6 +48,9 @@ func (s *supervisor) run(ctx context.Context) error {
 			close(k.done)
 			pause = k.pause
 		case <-p.Done():
+			if s.over != nil && s.over(ctx) {
+				return nil
+			}
 			if !p.Retry() {
 				return p.Err()
 			}

@@ -87,11 +87,10 @@ func (d *demo) whilePublishing(ctx context.Context, published <-chan struct{}) e
 		return err
 	}
 	d.step("kill -9 the planner; process %d goes on. It knows as much, since all that a planner goes by is in the files", d.planner.PID())
-	if err := d.killWorker(ctx); err != nil {
-		return err
-	}
-	if err := d.takeOver(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{d.startBackfill, d.killWorker, d.takeOver, d.killBackfill, d.resumeBackfill} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
 	return d.until(ctx, "all is published", func() (bool, error) {
 		select {

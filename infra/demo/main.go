@@ -1,6 +1,7 @@
 // Demo runs the whole line on real records: a stack, two ways in, a planner that
-// splits the topic under load and merges it back afterwards, a planner and a worker
-// that are killed in between, others that take over, and a reader that is compared
+// splits the topic under load and merges it back afterwards, a backfill of files beside
+// that, a planner, a worker and a backfill that are killed in between, others that take
+// over, and a reader that is compared
 // with what the publishers were told. Its last screen is the river of segments, and
 // its last line starts with PASS or FAIL.
 package main
@@ -55,7 +56,7 @@ func (d *demo) run(ctx context.Context, cfg rig.Config) (summary string, err err
 		return "", err
 	}
 	defer func() {
-		for _, p := range []*rig.Process{d.worker, d.planner} {
+		for _, p := range []*rig.Process{d.worker, d.planner, d.backfill} {
 			if p != nil {
 				p.Kill()
 			}
@@ -77,8 +78,9 @@ func (d *demo) run(ctx context.Context, cfg rig.Config) (summary string, err err
 	}
 	c := d.ledger.Counts()
 	return fmt.Sprintf("%d records sent two ways, %d acknowledged, %d read back, each once and in key order; "+
+		"beside them %d rows of two files, each once, from a backfill that was killed at row %d; "+
 		"planners split %s and merged %s; one of them was killed, and the worker with %d records uncommitted",
-		c.Sent, c.Acknowledged, d.read, times(d.splits), times(d.merges), d.above), nil
+		c.Sent, c.Acknowledged, d.read, d.rows, d.killedAt, times(d.splits), times(d.merges), d.above), nil
 }
 
 func times(n int) string {

@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/spillway-mq/spillway/infra/rig"
+	"github.com/spillway-mq/spillway/internal/backfill"
 )
 
 // demo is one run.
@@ -28,6 +29,12 @@ type demo struct {
 	worker  *rig.Process
 	planner *rig.Process
 	ledger  *rig.Ledger
+
+	backfill *rig.Process
+	jobs     *backfill.Jobs
+	job      backfill.Job
+	killedAt uint64 // rows that it had taken in when it was killed
+	rows     int    // of it that were read back
 
 	epoch          uint64 // up to which edits have been told
 	splits, merges int    // that planners made
@@ -80,16 +87,28 @@ func (d *demo) startFunctions(ctx context.Context) (err error) {
 func (d *demo) readBack(ctx context.Context) error {
 	d.step("read everything back in another process (spillway read) and compare with the receipts")
 	c := d.ledger.Compare()
-	if err := d.env.ReadBack(ctx, topicName, c.Add); err != nil {
+	files, err := newFileRows()
+	if err != nil {
+		return err
+	}
+	err = d.env.ReadBack(ctx, topicName, func(r rig.Read) {
+		if r.Number < 0 {
+			files.add(r)
+		} else {
+			c.Add(r)
+		}
+	})
+	if err != nil {
 		return err
 	}
 	ok := c.Done()
-	d.read = c.Read
+	d.read, d.rows = c.Read, files.read
 	d.say("%d records read: every acknowledged one is there, once, as it was sent, at the place that its receipt names, in the order of its key: %v", c.Read, ok)
 	if !ok {
 		return fmt.Errorf("%d problems:\n  %s", len(c.Problems)+c.More, strings.Join(c.Problems, "\n  "))
 	}
-	return nil
+	d.say("%d rows of the two files read: each is there as often as the files have it: %v", files.read, files.problem() == nil)
+	return files.problem()
 }
 
 func (d *demo) verify(ctx context.Context) error {
@@ -106,7 +125,7 @@ func (d *demo) verify(ctx context.Context) error {
 	if err := json.Unmarshal(out, &report); err != nil {
 		return fmt.Errorf("spillway verify printed no report: %w", err)
 	}
-	if !report.OK || report.Records != d.read {
+	if !report.OK || report.Records != d.read+d.rows {
 		return fmt.Errorf("verify does not agree: ok %v, %d records", report.OK, report.Records)
 	}
 	return nil

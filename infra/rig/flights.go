@@ -20,13 +20,19 @@ type Flight struct {
 	Value []byte
 }
 
+// FlightsFile is the sample of real records in testdata.
+func FlightsFile() (string, error) {
+	root, err := moduleRoot()
+	return filepath.Join(root, "testdata", "flights.ndjson.gz"), err
+}
+
 // Flights reads the sample of real records in testdata, in their order.
 func Flights() (_ []Flight, err error) {
-	root, err := moduleRoot()
+	name, err := FlightsFile()
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(filepath.Join(root, "testdata", "flights.ndjson.gz"))
+	f, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("open the sample of flights: %w", err)
 	}

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,11 +16,17 @@ import (
 
 // Process is a function of Spillway in a process of its own.
 type Process struct {
-	Name string // "ingest worker", "planner"
+	Name string // "ingest worker", "planner", "backfill"
 	Log  string // the file that it logs to
 	cmd  *exec.Cmd
 	done chan struct{} // closed once it has ended
 	err  error         // valid then
+}
+
+// StartBackfill starts `spillway backfill resume` on a job, also while another run has
+// it. It returns at once.
+func (e *Env) StartBackfill(topic, id string, flags ...string) (*Process, error) {
+	return e.Start("backfill", "backfill-"+id, append([]string{"backfill", "resume", topic, id, "--force"}, flags...)...)
 }
 
 // StartWorker starts `spillway run ingest`. It returns at once; the worker waits
@@ -34,12 +41,18 @@ func (e *Env) StartPlanner(flags ...string) (*Process, error) {
 
 // function runs a function as a process. All processes of a function log to one file.
 func (e *Env) function(name, function string, flags ...string) (*Process, error) {
-	log, err := os.OpenFile(filepath.Join(e.Dir, "logs", function+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	return e.Start(name, function, append([]string{"run", function}, flags...)...)
+}
+
+// Start runs a spillway command as a process that logs to a file of this name. It
+// returns at once.
+func (e *Env) Start(name, file string, args ...string) (*Process, error) {
+	log, err := os.OpenFile(filepath.Join(e.Dir, "logs", file+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of the %s: %w", name, err)
 	}
-	defer func() { _ = log.Close() }()                                                     // the child has its own
-	cmd := e.command(context.Background(), append([]string{"run", function}, flags...)...) // ended by Kill or Stop
+	defer func() { _ = log.Close() }()              // the child has its own
+	cmd := e.command(context.Background(), args...) // ended by Kill or Stop
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, childAttr()
 	p := &Process{Name: name, Log: log.Name(), cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
@@ -110,4 +123,10 @@ func (p *Process) Retry() bool {
 // Err is how a process that has ended did so.
 func (p *Process) Err() error {
 	return fmt.Errorf("the %s ended by itself, see %s: %w", p.Name, p.Log, p.err)
+}
+
+// Again tells of an error of [Env.CLI] whether the command is to be tried again.
+func Again(err error) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && exit.ExitCode() == functions.ExitRetry
 }
