@@ -83,11 +83,11 @@ func TestSimulationEdits(t *testing.T) {
 
 // TestSimulationBackfills: the same again, with three sources from objects beside the
 // lanes, each worked on by two at once, of objects that break off or change meanwhile:
-// each row once and in order, or a record says that its object could not be read. Half
-// as many seeds, for each is a simulation of edits too.
+// each row once and in order, or a record says that its object could not be read. A
+// quarter of the seeds, for each is a simulation of edits too.
 func TestSimulationBackfills(t *testing.T) {
 	stats := &simStats{}
-	suite(t, *simSeeds/2, stats.withBackfills(), func(seed uint64) *world { return newWorld(seed, "", stats).withEdits().withBackfills() })
+	suite(t, *simSeeds/4, stats.withBackfills(), func(seed uint64) *world { return newWorld(seed, "", stats).withEdits().withBackfills() })
 }
 
 // TestMutants: each broken variant of the protocol is noticed.
