@@ -113,3 +113,24 @@ func TestBackfillStopsInARead(t *testing.T) {
 		}
 	})
 }
+
+// TestBackfillStopsAndFailsNothing: what a read says that was cut off by a stop is no
+// outcome of its object, even if it looks like one.
+func TestBackfillStopsAndFailsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQuarry(t, topic.KeyHeader)
+		objects := &faulty{n: 1000, next: func(ctx context.Context, _, call, _ int) error {
+			if call > 100 {
+				<-ctx.Done()
+				return &ObjectError{Reason: "it is cut off"}
+			}
+			return nil
+		}}
+		stop, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		err := NewBackfill(q.options(objects)).Run(t.Context(), stop)
+		if c := q.checkpoint(); err != nil || c.Sequence != 0 || c.Rows != 100 || len(c.Tally.Failures) > 0 {
+			t.Errorf("at %s with failures %v, %v", c.Position(), c.Tally.Failures, err)
+		}
+	})
+}

@@ -122,10 +122,12 @@ func (g *filling) partitionKey(ctx context.Context) (topic.Key, error) {
 func (g *filling) object(ctx context.Context) error {
 	r, err := g.Objects.Open(g.reading, g.objects+1, g.rows)
 	var bad *ObjectError
-	if errors.As(err, &bad) {
+	switch {
+	case err != nil && g.reading.Err() != nil: // whatever it says: that is no outcome of an object
+		return &readError{g.Objects.Name(g.objects + 1), err}
+	case errors.As(err, &bad):
 		return g.fail(ctx, bad)
-	}
-	if err != nil {
+	case err != nil:
 		return &readError{g.Objects.Name(g.objects + 1), err}
 	}
 	defer r.Close() //nolint:errcheck // read-only
@@ -134,6 +136,8 @@ func (g *filling) object(ctx context.Context) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return g.end(ctx)
+		case err != nil && g.reading.Err() != nil:
+			return &readError{g.Objects.Name(g.objects + 1), err}
 		case errors.As(err, &bad):
 			return g.fail(ctx, bad)
 		case err != nil:
