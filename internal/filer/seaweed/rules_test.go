@@ -39,8 +39,26 @@ func configure(t *testing.T, c *seaweed.Client, locations ...string) {
 	t.Cleanup(func() { unconfigure(t, c) })
 }
 
+// unconfigure takes all rules back. The filer reads its rules when their file
+// changes, a moment later, and goes on with the last ones when the file is deleted:
+// so a rule that touches nobody replaces the others, and must hold before the file
+// goes.
 func unconfigure(t *testing.T, c *seaweed.Client) {
-	if err := c.Delete(context.WithoutCancel(t.Context()), confPath, ""); err != nil {
+	ctx := context.WithoutCancel(t.Context())
+	nobody := "/buckets/nobody-" + filer.Token(12) + "/"
+	conf := fmt.Sprintf(`{"version":2,"locations":[{"locationPrefix":%q,"fsync":true}]}`, nobody)
+	if err := c.Delete(ctx, confPath, ""); err != nil {
+		t.Error(err)
+	}
+	if err := c.Create(ctx, confPath, filer.File{ID: filer.NewID(), Content: []byte(conf)}); err != nil {
+		t.Error(err)
+		return
+	}
+	awaitTrue(t, "the rules to be taken back", func() bool {
+		got, err := c.Placed(ctx, nobody+"f")
+		return err == nil && got.Fsync
+	})
+	if err := c.Delete(ctx, confPath, ""); err != nil {
 		t.Error(err)
 	}
 }

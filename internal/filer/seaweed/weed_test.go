@@ -169,16 +169,7 @@ func TestStorageRules(t *testing.T) {
 	if err := c.Create(t.Context(), locked+"/old", old); err != nil {
 		t.Fatal(err)
 	}
-	const conf = "/etc/seaweedfs/filer.conf"
-	rules := fmt.Sprintf(`{"version":1,"locations":[{"locationPrefix":%q,"readOnly":true},{"locationPrefix":%q,"fsync":true}]}`, locked+"/", synced+"/")
-	if err := c.Create(t.Context(), conf, filer.File{ID: filer.NewID(), Content: []byte(rules)}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Delete(context.WithoutCancel(t.Context()), conf, ""); err != nil {
-			t.Error(err)
-		}
-	})
+	configure(t, c, fmt.Sprintf(`{"locationPrefix":%q,"readOnly":true}`, locked+"/"), fmt.Sprintf(`{"locationPrefix":%q,"fsync":true}`, synced+"/"))
 	awaitTrue(t, "the rules to hold", func() bool {
 		_, err := c.Upload(t.Context(), locked+"/x", []byte("x"))
 		return errors.Is(err, filer.ErrReadOnly)
