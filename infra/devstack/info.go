@@ -43,7 +43,9 @@ type Info struct {
 	Master string `json:"master"` // host:port, HTTP
 	S3     S3     `json:"s3"`
 	Bucket string `json:"bucket"`
-	Ports  Ports  `json:"ports"`
+	// Catalog is SeaweedFS's Iceberg catalog; its credentials are the S3 keys.
+	Catalog Catalog `json:"catalog"`
+	Ports   Ports   `json:"ports"`
 
 	NATSVersion string `json:"nats_version,omitempty"`
 	WeedVersion string `json:"weed_version,omitempty"`
@@ -54,6 +56,12 @@ type S3 struct {
 	URL       string `json:"url"`
 	AccessKey string `json:"access_key"`
 	SecretKey string `json:"secret_key"`
+}
+
+// Catalog is the Iceberg REST catalog of a stack.
+type Catalog struct {
+	URL       string `json:"url"`
+	Warehouse string `json:"warehouse"` // the table bucket
 }
 
 // NoStackError tells that there is no stack in the folder.

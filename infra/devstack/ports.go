@@ -30,7 +30,8 @@ type Ports struct {
 	Volume      int `json:"volume"`
 	Filer       int `json:"filer"`
 	S3          int `json:"s3"`
-	Admin       int `json:"admin"` // weed mini cannot do without
+	Admin       int `json:"admin"`   // weed mini cannot do without
+	Iceberg     int `json:"iceberg"` // REST catalog; this one has no gRPC
 }
 
 // all lists the ports, with whether each has a gRPC twin.
@@ -38,7 +39,7 @@ func (p *Ports) all() []portRef {
 	return []portRef{
 		{"nats", &p.NATS, false}, {"nats_monitor", &p.NATSMonitor, false},
 		{"master", &p.Master, true}, {"volume", &p.Volume, true}, {"filer", &p.Filer, true},
-		{"s3", &p.S3, true}, {"admin", &p.Admin, true},
+		{"s3", &p.S3, true}, {"admin", &p.Admin, true}, {"iceberg", &p.Iceberg, false},
 	}
 }
 

@@ -211,6 +211,7 @@ func (s *Stack) startAll(ctx context.Context) error {
 	}
 	if !s.cfg.NoWeed {
 		s.Info.Filer, s.Info.Master, s.Info.S3.URL = hostPort(p.Filer), hostPort(p.Master), "http://"+hostPort(p.S3)
+		s.Info.Catalog = Catalog{URL: "http://" + hostPort(p.Iceberg), Warehouse: warehouse}
 	}
 	s.Info.State = Starting
 	if err := writeInfo(s.Info.Dir, s.Info); err != nil {

@@ -21,6 +21,9 @@ const (
 
 	// weedGrace is how long weed may take to stop: 3 to 11 s, as measured.
 	weedGrace = 20 * time.Second
+
+	// warehouse is the table bucket: where the catalog keeps the metadata of tables.
+	warehouse = "warehouse"
 )
 
 // jobsOff are the maintenance jobs of SeaweedFS that must not run in a stack:
@@ -50,7 +53,8 @@ func weedArgs(dir string, p Ports, bucket string, extra []string) []string {
 		// The admin server cannot be turned off, only its web pages.
 		fmt.Sprintf("-admin.port=%d", p.Admin), "-admin.port.legacy=0", "-admin.ui=false",
 		"-s3.config=" + filepath.Join(dir, s3File),
-		"-s3.port.iceberg=0", "-s3.port.lance=0", "-webdav=false",
+		fmt.Sprintf("-s3.port.iceberg=%d", p.Iceberg), "-tableBucket=" + warehouse,
+		"-s3.port.lance=0", "-webdav=false",
 		"-master.telemetry=false",
 		"-bucket=" + bucket,
 	}, extra...)
@@ -78,7 +82,7 @@ func (s *Stack) startWeed(ctx context.Context) (*weed, error) {
 		return nil, err
 	}
 	dir, ports := s.Info.Dir, s.Info.Ports
-	if err := ports.checkFree("master", "volume", "filer", "s3", "admin"); err != nil {
+	if err := ports.checkFree("master", "volume", "filer", "s3", "admin", "iceberg"); err != nil {
 		return nil, err
 	}
 	c, err := startChild(childSpec{
