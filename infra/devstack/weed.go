@@ -55,6 +55,9 @@ func weedArgs(dir string, p Ports, bucket string, extra []string) []string {
 		"-s3.config=" + filepath.Join(dir, s3File),
 		fmt.Sprintf("-s3.port.iceberg=%d", p.Iceberg), "-tableBucket=" + warehouse,
 		"-s3.port.lance=0", "-webdav=false",
+		// SeaweedFS makes volumes of a gigabyte on a large disk, as many as fit, and
+		// several for each bucket: with 38 GB free, a few buckets have none left.
+		"-master.volumeSizeLimitMB=256",
 		"-master.telemetry=false",
 		"-bucket=" + bucket,
 	}, extra...)
