@@ -26,7 +26,7 @@ func code(text string) []string {
 // TestMakeTargets: what documents tell people to make can be made.
 func TestMakeTargets(t *testing.T) {
 	targets := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^([a-z]+):.*## `).FindAllStringSubmatch(read(t, "Makefile"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):.*## `).FindAllStringSubmatch(read(t, "Makefile"), -1) {
 		targets[m[1]] = true
 	}
 	used := 0
@@ -104,7 +104,7 @@ func commandLine(t *testing.T) (uses, flags map[string]bool) {
 
 // checkCommand tells what is wrong with the words after "spillway".
 func checkCommand(words []string, uses, flags map[string]bool) string {
-	groups := []string{"topic", "run", "edit", "lanes", "backfill"} // commands whose next word is a command too
+	groups := []string{"topic", "run", "edit", "lanes", "backfill", "table"} // commands whose next word is a command too
 	if words[0] == "help" && len(words) > 1 {
 		words = words[1:]
 	}
@@ -137,6 +137,7 @@ func TestMetrics(t *testing.T) {
 	for file, role := range map[string]string{
 		"ingest/metrics.go": "ingest", "planner/metrics.go": "planner", "internal/followup/metrics.go": "refs",
 		"functions/s3events_metrics.go": "s3_events", "ingest/backfill_metrics.go": "backfill",
+		"compactor/metrics.go": "compactor",
 	} {
 		made := regexp.MustCompile(`(?:counters?|gauge|histogram)\("(\w+)"`).FindAllStringSubmatch(read(t, file), -1)
 		if len(made) == 0 {

@@ -42,6 +42,8 @@ func (w *weed) awaitReady(ctx context.Context) error {
 		{"deleting a file", expect(http.MethodDelete, file, http.StatusNoContent)},
 		{"the admin server's health check", expect(http.MethodGet, "http://"+hostPort(w.ports.Admin)+"/health", http.StatusOK)},
 		{"the S3 health check", expect(http.MethodGet, "http://"+hostPort(w.ports.S3)+"/healthz", http.StatusOK)},
+		// weed makes it some time after its servers answer.
+		{"the table bucket", expect(http.MethodGet, filer+"/buckets/"+warehouse+"/?limit=1", http.StatusOK)},
 	} {
 		if err := w.await(ctx, p); err != nil {
 			return err
