@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spillway-mq/spillway/compactor/table"
 	"github.com/spillway-mq/spillway/ingest"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/commitlog"
@@ -23,12 +24,13 @@ import (
 	"github.com/spillway-mq/spillway/internal/work"
 )
 
-// Deps are the connections of a function. Judge is nil where no S3 endpoint is set;
-// Metrics and Health may be nil.
+// Deps are the connections of a function. Judge is nil where no S3 endpoint is set,
+// and Tables where no catalog is; Metrics and Health may be nil.
 type Deps struct {
 	NATS    *nats.Conn
 	Store   *segment.Store
 	Judge   *verdict.Judge
+	Tables  *table.Tables
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 	Health  *ingest.Health

@@ -2,6 +2,7 @@ package functions
 
 import (
 	"context"
+	"sync"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -35,4 +36,19 @@ func (n *nudger) Nudge(ctx context.Context, topic string) error {
 		n.queue = nil // should its stream be gone, the next nudge makes it again
 	}
 	return err
+}
+
+// sharedNudger is a nudger for several goroutines.
+type sharedNudger struct {
+	mu sync.Mutex
+	n  nudger
+}
+
+var _ ingest.Nudger = (*sharedNudger)(nil)
+
+// Nudge puts a token for the topic.
+func (s *sharedNudger) Nudge(ctx context.Context, topic string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n.Nudge(ctx, topic)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/spillway-mq/spillway/ingest"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
 	"github.com/spillway-mq/spillway/internal/work"
@@ -54,7 +55,7 @@ func Plan(ctx context.Context, d Deps, o PlanOptions) (sum PlanSummary, err erro
 	p := planner.New(planner.Options{
 		Store: d.Store, Policies: o.Policies, Lanes: NewLanes(js, d.Store), Logger: d.Logger, Metrics: planner.NewMetrics(d.Metrics),
 	})
-	n := &nudged{planner: p, deps: d}
+	n := &nudged{planner: p, deps: d, sealed: &sharedNudger{n: nudger{d: d, kind: work.Compact}}}
 	calls := &taker{kind: work.Plan, js: js, log: d.Logger, handle: n.handle}
 	switch {
 	case o.Once && o.Nudged:
@@ -111,6 +112,7 @@ func (n *nudged) health(sum planner.Summary, err error) {
 type nudged struct {
 	planner *planner.Planner
 	deps    Deps
+	sealed  ingest.Nudger // is told of topics of which something was sealed; nil: nobody is
 
 	mu  sync.Mutex
 	sum planner.Summary // of all that were handled
@@ -125,6 +127,7 @@ func (n *nudged) handle(hard, _ context.Context, t *work.Token) (failed, err err
 	name := t.Parts()[0]
 	r, failed := n.planner.Topic(hard, name)
 	n.count(r, failed)
+	n.call(hard, name, r)
 	var bad *topic.NameError
 	switch {
 	case isGone(failed):
@@ -137,6 +140,17 @@ func (n *nudged) handle(hard, _ context.Context, t *work.Token) (failed, err err
 		return failed, t.Later(planLater)
 	}
 	return nil, t.Done(hard)
+}
+
+// call asks for the segments to be compacted that edits have sealed. A compactor finds
+// them by itself too, a little later.
+func (n *nudged) call(ctx context.Context, name string, r planner.Report) {
+	if n.sealed == nil || len(r.Made) == 0 && r.Finished == nil {
+		return
+	}
+	if err := n.sealed.Nudge(ctx, name); err != nil {
+		n.deps.Logger.Debug("could not call for sealed segments to be compacted", "topic", name, "err", err)
+	}
 }
 
 func (n *nudged) count(r planner.Report, failed error) {

@@ -129,10 +129,19 @@ type taken struct {
 // records, with their times.
 func (p taken) timesAbove(ctx context.Context, above uint64) (map[uint64]time.Time, error) {
 	times := map[uint64]time.Time{}
+	next := uint64(0)
 	for c, err := range p.segment.Chunks(ctx, 0) {
+		if err == nil && c.Base > next {
+			err = p.compacted(ctx, next, c.Base, func(item *segment.Item) {
+				if item.Source == p.Source && item.Position.Sequence > above {
+					times[item.Position.Sequence] = item.Time
+				}
+			})
+		}
 		if err != nil {
 			return nil, err
 		}
+		next = c.End()
 		if c.Source != p.Source || c.PositionOf(p.Source).At.Sequence <= above {
 			continue
 		}
@@ -146,6 +155,30 @@ func (p taken) timesAbove(ctx context.Context, above uint64) (map[uint64]time.Ti
 		}
 	}
 	return times, nil
+}
+
+// compacted gives the records of some offsets whose chunks are gone: those that are in
+// data files.
+func (p taken) compacted(ctx context.Context, from, to uint64, take func(*segment.Item)) error {
+	for before := ^from; from < to && from != before; {
+		before = from
+		for item, err := range p.segment.Items(ctx, from) {
+			var gap *segment.TrimmedError
+			if errors.As(err, &gap) && gap.Next > from {
+				from = gap.Next // to go on behind it
+				break
+			}
+			if err != nil {
+				return err
+			}
+			if item.Offset >= to {
+				return nil
+			}
+			take(&item)
+			from = item.Offset + 1
+		}
+	}
+	return nil
 }
 
 // positionsAbove yields how far the segments of all topics have taken a source

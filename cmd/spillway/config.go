@@ -38,6 +38,10 @@ type config struct {
 	S3SecretKey  string `mapstructure:"s3-secret-key"`
 	S3Bucket     string `mapstructure:"s3-bucket"`
 	Bucket       string `mapstructure:"bucket"`
+	Catalog      string `mapstructure:"catalog"`
+	CatalogCred  string `mapstructure:"catalog-credential"`
+	Warehouse    string `mapstructure:"warehouse"`
+	Namespace    string `mapstructure:"namespace"`
 	JSON         bool   `mapstructure:"json"`
 	LogLevel     string `mapstructure:"log-level"`
 	LogFormat    string `mapstructure:"log-format"`
@@ -68,6 +72,10 @@ func addGlobalFlags(f *pflag.FlagSet) {
 	f.String("s3-secret-key", "", "S3 secret key; better in SPILLWAY_S3_SECRET_KEY")
 	f.String("s3-bucket", "", "bucket to which values over 512 KiB are uploaded (default: they are refused)")
 	f.String("bucket", "", "bucket that holds everything (default: the stack's, or spillway)")
+	f.String("catalog", "", "URL of the Iceberg REST catalog that has the topics' tables, or none (default: the stack's, or none)")
+	f.String("catalog-credential", "", "id:secret for the catalog (default: the S3 keys); better in SPILLWAY_CATALOG_CREDENTIAL")
+	f.String("warehouse", "", "table bucket of the catalog (default: the stack's, or warehouse)")
+	f.String("namespace", defaultNamespace, "namespace of the tables in the catalog")
 	f.Duration("timeout", 30*time.Second, "give up when a server has not answered for so long; functions and dev do not")
 	f.Bool("json", false, "machine-readable output")
 	f.String("log-level", "info", "debug, info, warn or error")

@@ -63,6 +63,7 @@ func (a *app) locate() error {
 	}
 	fill(&c.NATS, info.NATS)
 	fill(&c.Filer, info.Filer)
+	c.locateCatalog(info)
 	fill(&c.S3, info.S3.URL)
 	fill(&c.Bucket, info.Bucket)
 	if c.S3 == info.S3.URL && c.S3AccessKey == "" && c.S3SecretKey == "" { // its keys are for no other endpoint

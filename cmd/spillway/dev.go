@@ -18,8 +18,8 @@ func (a *app) dev() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a whole stack on this machine: NATS, SeaweedFS and the functions",
 		Long: `Starts a NATS server with JetStream, a SeaweedFS ("weed mini"), an ingest worker, a
-planner, a follow-up of references and a backfill, all on loopback, and keeps their data
-in a folder between runs. The folder's stack.json tells other commands where everything is
+planner, a follow-up of references, a backfill and a compactor, all on loopback, and keeps
+their data in a folder between runs. The folder's stack.json tells other commands where everything is
 (--stack). Topics that messages name are made by themselves here, and may refer to objects in
 the bucket of the setting s3-bucket, if there is one. Ends at Ctrl-C or SIGTERM.`,
 		Example: "  spillway dev\n  spillway dev --dir /var/tmp/stack --metrics 127.0.0.1:9090",
@@ -67,7 +67,7 @@ func (a *app) runDev(ctx context.Context, conf devstack.Config, work func(contex
 		}
 	}()
 	i := stack.Info
-	a.note("ready\n  NATS   %s\n  filer  http://%s/buckets/%s/\n  S3     %s\n  folder %s\nstop with Ctrl-C", i.NATS, i.Filer, i.Bucket, i.S3.URL, i.Dir)
+	a.note("ready\n  NATS   %s\n  filer  http://%s/buckets/%s/\n  S3     %s\n  tables %s\n  folder %s\nstop with Ctrl-C", i.NATS, i.Filer, i.Bucket, i.S3.URL, i.Catalog.URL, i.Dir)
 	run, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -80,6 +80,9 @@ func (a *app) runDev(ctx context.Context, conf devstack.Config, work func(contex
 	// The functions belong to this stack, whatever other settings say.
 	a.cfg.NATS, a.cfg.Filer, a.cfg.FilerGRPC, a.cfg.Bucket = i.NATS, i.Filer, "", i.Bucket
 	a.cfg.S3, a.cfg.S3AccessKey, a.cfg.S3SecretKey = i.S3.URL, i.S3.AccessKey, i.S3.SecretKey
+	if a.cfg.Catalog != noCatalog {
+		a.cfg.Catalog, a.cfg.Warehouse, a.cfg.CatalogCred = i.Catalog.URL, i.Catalog.Warehouse, ""
+	}
 	err = work(run)
 	if died := context.Cause(run); is[*devstack.DiedError](died) {
 		return &functions.RetryError{Err: died}
@@ -90,7 +93,7 @@ func (a *app) runDev(ctx context.Context, conf devstack.Config, work func(contex
 // devFunctions runs all functions in this process until ctx ends.
 func (a *app) devFunctions(ctx context.Context, plan functions.PlanOptions, metrics string) error {
 	return a.withDeps(ctx, metrics, func(d functions.Deps) error {
-		done, err := a.judge(ctx, &d)
+		done, err := a.compacting(ctx, &d)
 		if err != nil {
 			return err
 		}
@@ -109,6 +112,10 @@ func (a *app) devFunctions(ctx context.Context, plan functions.PlanOptions, metr
 		})
 		g.Go(func() error {
 			_, err := functions.Backfill(ctx, d, functions.BackfillOptions{})
+			return err
+		})
+		g.Go(func() error {
+			_, err := functions.Compact(ctx, d, functions.CompactOptions{Grace: devGrace, Period: devPeriod})
 			return err
 		})
 		return g.Wait()

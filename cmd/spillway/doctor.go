@@ -3,12 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/spillway-mq/spillway/compactor/table"
 	"github.com/spillway-mq/spillway/functions"
 	"github.com/spillway-mq/spillway/infra/devstack"
 	"github.com/spillway-mq/spillway/internal/doctor"
@@ -19,13 +21,16 @@ func (a *app) doctor() *cobra.Command {
 	var monitor string
 	var sweep bool
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Check NATS, the filer and what acknowledgements are worth", Args: usage(cobra.NoArgs),
+		Use: "doctor", Short: "Check NATS, the filer, the catalog and what acknowledgements are worth", Args: usage(cobra.NoArgs),
 		Long: `Checks that NATS and the filer are there and fit, that nothing would delete or lose
 what was acknowledged, and what is left of work that was interrupted. Each line is
 ok, warn or fail, with what was seen and what would mend it.
 
 "buffered" and "stored" say what each level of acknowledgement survives here. How
 often nats-server syncs its files shows only on its monitoring port (--nats-monitor).
+
+"compaction" names the segments that cannot be compacted, with the reason and what to
+do; with a catalog also those that nobody compacts. "table" is about topics' tables.
 
 It changes nothing, but for files that it creates in the bucket and deletes again.
 --sweep deletes folders of topics that are gone: those that hold no record and were
@@ -97,6 +102,8 @@ func (a *app) setup(ctx context.Context, monitor string) (doctor.Setup, func()) 
 		s.Missing = append(s.Missing, doctor.Missing("filer", err, is[*functions.ConfigError](err)))
 	} else {
 		s.Store, s.Filer, done = store, store.Filer.(*seaweed.Client), closeFiler
+		closeTables := a.setupTables(ctx, &s)
+		done = func() { closeTables(); closeFiler() }
 	}
 	nc, err := a.connectNATS()
 	if err != nil {
@@ -110,6 +117,34 @@ func (a *app) setup(ctx context.Context, monitor string) (doctor.Setup, func()) 
 		s.NATS = &doctor.JetStream{Conn: nc, JS: js, Monitor: monitor}
 	}
 	return s, func() { nc.Close(); done() }
+}
+
+// setupTables adds the catalog, if one is configured.
+func (a *app) setupTables(ctx context.Context, s *doctor.Setup) (done func()) {
+	tables, done, err := a.tables(ctx, s.Store)
+	switch {
+	case err != nil:
+		s.Missing = append(s.Missing, doctor.Missing("catalog", err, is[*functions.ConfigError](err)))
+		return func() {}
+	case tables != nil:
+		s.Tables = tableLooks{tables}
+	}
+	return done
+}
+
+// tableLooks looks at topics' tables for the doctor.
+type tableLooks struct{ *table.Tables }
+
+// Look implements [doctor.Tables].
+func (t tableLooks) Look(ctx context.Context, name, incarnation string) (found bool, err error) {
+	_, err = t.Find(ctx, table.Topic{Name: name, Incarnation: incarnation})
+	switch {
+	case errors.Is(err, table.ErrNoTable):
+		return false, nil
+	case is[*table.UnavailableError](err):
+		err = fmt.Errorf("%w: %w", doctor.ErrAway, err)
+	}
+	return err == nil, err
 }
 
 // judgement gives a report its exit code.

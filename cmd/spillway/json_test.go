@@ -52,6 +52,14 @@ var jsonCalls = []struct {
 	{"run backfill --once", 0},
 	{"backfill schedule delete talk yearly", 0},
 	{"run s3-events --from spillway/none/ --topic talk --once", 0},
+	{"compact talk --dry-run", 0},
+	{"compact talk --roll", 0},
+	{"run compact --once", 0},
+	{"table describe talk", 0},
+	{"table files talk", 0},
+	{"table snapshots talk", 0},
+	{"table orphans talk", 0},
+	{"table drop talk --yes", 0},
 	{"lanes create talkers --lanes 1", 0},
 	{"lanes list", 0},
 	{"lanes describe talkers", 0},
@@ -61,13 +69,13 @@ var jsonCalls = []struct {
 	{"topic delete talk --yes", 0},
 }
 
-// noJSON print nothing on standard output, or a script that is no JSON; the
-// other lines have those that need a segment, a receipt, a broken lane or a job, which
-// their own scripts provide.
+// noJSON print nothing on standard output, or a script that is no JSON; the other lines
+// have those that need a segment, also a damaged one, a receipt, a broken lane or a job,
+// which their own scripts provide.
 var noJSON = []string{
 	"dev", "help", "completion",
 	"edit split", "edit merge", "lanes reset", "lanes accept-gap", "topic set", "trace",
-	"backfill describe", "backfill pause", "backfill resume", "backfill cancel",
+	"backfill describe", "backfill pause", "backfill resume", "backfill cancel", "repair",
 }
 
 // TestJSON: with --json every command prints lines of JSON and nothing else.

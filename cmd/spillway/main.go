@@ -94,8 +94,8 @@ failed check, 2 wrong usage, 75 not available, try again, 78 wrong configuration
 		a.version(),
 	)
 	addCompletion(root)
-	root.AddCommand(a.segments(), a.edit(), a.plan(), a.trace(), a.lanes())
-	root.AddCommand(a.doctor())
+	root.AddCommand(a.segments(), a.edit(), a.plan(), a.trace(), a.lanes(), a.compact(), a.table())
+	root.AddCommand(a.doctor(), a.repair())
 	return root
 }
 

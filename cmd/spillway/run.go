@@ -63,14 +63,14 @@ reason when the worker, the lane or the filer has been failing for 30 s.`,
 	f.BoolVar(&o.AutoCreate, "auto-create", false, "make topics that messages name")
 	f.Int64Var(&o.LaneBytes, "lane-bytes", 0, "size of the lane if it is made now (default 1 GiB)")
 	f.StringVar(&metrics, "metrics", "", "serve /metrics and /healthz at this address")
-	cmd.AddCommand(ingest, a.runPlanner(), a.runRefs(), a.runS3Events(), a.runBackfillFunction())
+	cmd.AddCommand(ingest, a.runPlanner(), a.runRefs(), a.runS3Events(), a.runBackfillFunction(), a.runCompact())
 	return cmd
 }
 
 // memoryLimit is the soft limit of a worker's heap, below the 256 MiB that it is
-// to stay under: the pages of the program itself are some 50 MiB of those. GOMEMLIMIT
+// to stay under: the pages of the program itself are some 70 MiB of those. GOMEMLIMIT
 // overrides it.
-const memoryLimit = 180 << 20
+const memoryLimit = 160 << 20
 
 func (a *app) ingest(ctx context.Context, o functions.IngestOptions, metrics string) error {
 	return a.withDeps(ctx, metrics, func(d functions.Deps) error {

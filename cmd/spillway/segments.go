@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -37,6 +38,9 @@ records before compression. FIRST and LAST are append times: when the lane took 
 records in. Rates count what was committed to the segment within --window up to now,
 by the workers' clocks, or since the segment was made if that is less. OLDEST is the
 offset of the first record that is kept, where older ones were trimmed.
+
+A sealed segment whose records are in data files is "compacted"; FILES and SIZE are
+those of the data files. CHUNKS that are left of it go after a grace time.
 
 --tree draws the history: the key space from left to right, time downwards. A line
 across is a split, a merge or a roll; columns that it does not touch flow on. A
@@ -180,24 +184,39 @@ func underWay(l topic.Layout) string {
 }
 
 func (a *app) showSegments(list []inspect.Segment) error {
-	trimmed := false
+	trimmed, compacted := false, false
 	for _, s := range list {
-		trimmed = trimmed || s.Oldest > 0
+		trimmed, compacted = trimmed || s.Oldest > 0, compacted || s.Data != nil
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	row := func(cells ...string) {
+		if !compacted {
+			cells = slices.Delete(cells, 10, 12)
+		}
 		if !trimmed {
-			cells = append(cells[:7:7], cells[8:]...)
+			cells = slices.Delete(cells, 7, 8)
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	row("SEGMENT", "SLOTS", "SHARE", "EPOCH", "PARENTS", "STATE", "RECORDS", "OLDEST", "BYTES", "CHUNKS", "FIRST", "LAST", "RECORDS/S", "BYTES/S")
+	row("SEGMENT", "SLOTS", "SHARE", "EPOCH", "PARENTS", "STATE", "RECORDS", "OLDEST", "BYTES", "CHUNKS", "FILES", "SIZE", "FIRST", "LAST", "RECORDS/S", "BYTES/S")
 	for _, s := range list {
-		row(string(s.ID), s.Range.String(), fmt.Sprintf("%.2f%%", 100*s.Share()), fmt.Sprint(s.Epoch), shorts(s.Parents), string(s.State),
-			fmt.Sprint(s.Records), fmt.Sprint(s.Oldest), humanize.IBytes(s.Bytes), fmt.Sprint(s.Chunks), clock(s.First), clock(s.Last),
+		files, size := "-", "-"
+		if s.Data != nil {
+			files, size = fmt.Sprint(s.Data.Files), humanize.IBytes(uint64(s.Data.Bytes))
+		}
+		row(string(s.ID), s.Range.String(), fmt.Sprintf("%.2f%%", 100*s.Share()), fmt.Sprint(s.Epoch), shorts(s.Parents), shownState(s),
+			fmt.Sprint(s.Records), fmt.Sprint(s.Oldest), humanize.IBytes(s.Bytes), fmt.Sprint(s.Chunks), files, size, clock(s.First), clock(s.Last),
 			fmt.Sprintf("%.1f", s.RecordRate), humanize.IBytes(uint64(s.ByteRate)))
 	}
 	return w.Flush()
+}
+
+// shownState is a segment's state as people read it.
+func shownState(s inspect.Segment) string {
+	if s.Data != nil {
+		return "compacted"
+	}
+	return string(s.State)
 }
 
 func clock(t *time.Time) string {

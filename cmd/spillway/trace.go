@@ -191,8 +191,8 @@ type place struct {
 	Segment  topic.SegmentID `json:"segment"`
 	Range    topic.Range     `json:"range"`
 	Offset   uint64          `json:"offset"`
-	Chunk    uint64          `json:"chunk"`
-	Index    uint64          `json:"index"` // in the file, from 0
+	Chunk    *uint64         `json:"chunk,omitempty"` // number; none: the file is a data file of a compacted segment
+	Index    uint64          `json:"index"`           // in the file, from 0
 	File     string          `json:"file"`
 	S3       string          `json:"s3"`
 	Time     time.Time       `json:"ts"`
@@ -211,8 +211,12 @@ func (a *app) traced(t inspect.Trace) traced {
 	}
 	for i, p := range t.Places {
 		out.Places[i] = place{
-			Topic: p.Topic, Row: p.Position.Row, Segment: p.Segment, Range: p.Range, Offset: p.Offset, Chunk: p.Chunk.Entry.N, Index: p.Index,
-			File: a.fileURL(p.Chunk.Entry.Path), S3: s3Name(p.Chunk.Entry.Path), Time: p.Time, Rejected: p.Rejected, Pending: p.Pending,
+			Topic: p.Topic, Row: p.Position.Row, Segment: p.Segment, Range: p.Range, Offset: p.Offset, Index: p.Index,
+			File: a.fileURL(p.File), S3: s3Name(p.File), Time: p.Time, Rejected: p.Rejected, Pending: p.Pending,
+		}
+		if p.Chunk.Entry.ID != "" {
+			n := p.Chunk.Entry.N
+			out.Places[i].Chunk = &n
 		}
 	}
 	if t.Original != nil {

@@ -27,9 +27,13 @@ func (a *app) showTrace(t inspect.Trace) error {
 		row("rows", "%s", numbers(f, func(p inspect.Place) uint64 { return uint64(p.Position.Row) }))
 		row("offsets", "%s", numbers(f, func(p inspect.Place) uint64 { return p.Offset }))
 		row("appended", "%s", first.Time.Format("2006-01-02T15:04:05.000000Z"))
-		row("chunk", "%d: records %d to %d of %d", first.Chunk.Entry.N, first.Index+1, last.Index+1, first.Chunk.Count)
-		row("file", "%s", a.fileURL(first.Chunk.Entry.Path))
-		row("", "%s", s3Name(first.Chunk.Entry.Path))
+		if first.Chunk.Entry.ID != "" {
+			row("chunk", "%d: records %d to %d of %d", first.Chunk.Entry.N, first.Index+1, last.Index+1, first.Chunk.Count)
+		} else {
+			row("data file", "records %d to %d; the segment is compacted", first.Index+1, last.Index+1)
+		}
+		row("file", "%s", a.fileURL(first.File))
+		row("", "%s", s3Name(first.File))
 		for _, p := range f {
 			if p.Rejected != "" {
 				row("rejected", "row %d: %s", p.Position.Row, oneLine(p.Rejected))
@@ -85,10 +89,10 @@ func oneLine(s string) string {
 func byFile(places []inspect.Place) (files [][]inspect.Place) {
 	at := map[string]int{}
 	for _, p := range places {
-		i, ok := at[p.Chunk.Entry.Path]
+		i, ok := at[p.File]
 		if !ok {
 			i = len(files)
-			at[p.Chunk.Entry.Path] = i
+			at[p.File] = i
 			files = append(files, nil)
 		}
 		files[i] = append(files[i], p)

@@ -25,6 +25,10 @@ checks that nothing is missing, doubled, out of order or damaged. It trusts
 nothing that a worker has in memory, and may run while records arrive. Exit code
 1 if anything is wrong; each violation names the file, segment and offset.
 
+Of compacted segments it reads the data files, and holds them against the chunks that
+are still there. With a catalog it also compares the topic's table with the manifests.
+What an operator gave up is shown, and is no violation.
+
 --expand also reads the objects of batch references to their ends, and compares how
 many records they hold with what the references say. The exit code is 75 or 78 if
 nothing is wrong, and some could not, or must not, be read.`,
@@ -34,7 +38,7 @@ nothing is wrong, and some could not, or must not, be read.`,
 			return a.verifyTopic(cmd.Context(), args[0], filesOnly, counted)
 		},
 	}
-	cmd.Flags().BoolVar(&filesOnly, "files-only", false, "do not look into the lane")
+	cmd.Flags().BoolVar(&filesOnly, "files-only", false, "do not look into the lane, nor at the table")
 	cmd.Flags().BoolVar(&counted, "expand", false, "read the objects of batch references, and count their records")
 	return cmd
 }
@@ -59,8 +63,16 @@ func (a *app) verifyTopic(ctx context.Context, name string, filesOnly, counted b
 		defer c.store.Close()
 		opts = append(opts, verify.Expand(rowCounter{c, &unread}))
 	}
-	report, err := verify.Topic(ctx, e.store, lanes, name, opts...)
+	compare, done, err := a.compareTable(ctx, e.store)
 	if err != nil {
+		return err
+	}
+	defer done()
+	if compare != nil && !filesOnly {
+		opts = append(opts, verify.InTable(compare))
+	}
+	report, err := verify.Topic(ctx, e.store, lanes, name, opts...)
+	if err = explainCatalog(err); err != nil {
 		return err
 	}
 	if a.cfg.JSON {
@@ -109,10 +121,33 @@ func (a *app) showReport(r verify.Report) error {
 			return err
 		}
 	}
+	for _, g := range r.GivenUp {
+		if err := a.printf("given up: records %d to %d of segment %s: %s\n", g.First, g.Last, g.Segment, oneLine(g.Reason)); err != nil {
+			return err
+		}
+	}
 	if !r.OK {
 		return nil
 	}
-	return a.printf("ok: %d records (%d rejected) in %d chunks of %d segments%s\n", r.Records, r.Rejected, r.Chunks, r.Segments, shownBatches(r.BatchRefs))
+	return a.printf("ok: %d records (%d rejected) in %s of %d segments%s%s\n",
+		r.Records, r.Rejected, shownFiles(r), r.Segments, shownTable(r), shownBatches(r.BatchRefs))
+}
+
+// shownFiles says in which files the records are.
+func shownFiles(r verify.Report) string {
+	text := fmt.Sprintf("%d chunks", r.Chunks)
+	if r.DataFiles > 0 {
+		text += fmt.Sprintf(" and %d data files", r.DataFiles)
+	}
+	return text
+}
+
+// shownTable says how much is in the table, if one was looked at.
+func shownTable(r verify.Report) string {
+	if r.InTable == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of %d compacted segments are in the table, %d rows", r.InTable, r.Compacted, r.TableRows)
 }
 
 // shownBatches is what is said of batch references, if there are some.

@@ -45,6 +45,8 @@ var benchmarks = []benchmark{
 	{name: "refs", run: measureRefs},
 	{name: "backfill", run: measureBackfill, full: true},
 	{name: "backfill/live", run: measureBackfillLive, full: true},
+	{name: "compact", run: measureCompact, full: true},
+	{name: "compact/commit", run: measureCommits},
 }
 
 // options are the flags.
@@ -109,7 +111,7 @@ func (o options) lacking() (others bool, err error) {
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("the backfills cannot be measured, so this FAILS: %w (-quick takes a sample)", err)
+		err = fmt.Errorf("backfills and compaction cannot be measured, so this FAILS: %w (-quick takes a sample)", err)
 	}
 	return others, err
 }

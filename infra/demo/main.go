@@ -1,9 +1,9 @@
 // Demo runs the whole line on real records: a stack, two ways in, a planner that
 // splits the topic under load and merges it back afterwards, a backfill of files beside
 // that, a planner, a worker and a backfill that are killed in between, others that take
-// over, and a reader that is compared
-// with what the publishers were told. Its last screen is the river of segments, and
-// its last line starts with PASS or FAIL.
+// over, and a reader that is compared with what the publishers were told. Then all of it
+// becomes an Iceberg table, which an independent engine queries where there is one. Its
+// last line starts with PASS or FAIL.
 package main
 
 import (
@@ -71,6 +71,7 @@ func (d *demo) run(ctx context.Context, cfg rig.Config) (summary string, err err
 	d.say("%s   filer http://%s   S3 %s   folder %s", i.NATS, i.Filer, i.S3.URL, i.Dir)
 	for _, step := range []func(context.Context) error{
 		d.startFunctions, d.publishAndKill, d.drain, d.mergeBack, d.readBack, d.verify, d.showFiles, d.submitReferences, d.showRiver,
+		d.compact, d.queryTable,
 	} {
 		if err := step(ctx); err != nil {
 			return "", err
@@ -79,8 +80,8 @@ func (d *demo) run(ctx context.Context, cfg rig.Config) (summary string, err err
 	c := d.ledger.Counts()
 	return fmt.Sprintf("%d records sent two ways, %d acknowledged, %d read back, each once and in key order; "+
 		"beside them %d rows of two files, each once, from a backfill that was killed at row %d; "+
-		"planners split %s and merged %s; one of them was killed, and the worker with %d records uncommitted",
-		c.Sent, c.Acknowledged, d.read, d.rows, d.killedAt, times(d.splits), times(d.merges), d.above), nil
+		"planners split %s and merged %s; one of them was killed, and the worker with %d records uncommitted; all of it is in an Iceberg table, which %s has queried",
+		c.Sent, c.Acknowledged, d.read, d.rows, d.killedAt, times(d.splits), times(d.merges), d.above, d.engine), nil
 }
 
 func times(n int) string {

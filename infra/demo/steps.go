@@ -40,6 +40,9 @@ type demo struct {
 	splits, merges int    // that planners made
 	above          int    // records unacknowledged when the worker was killed
 	read           int
+
+	table  tableFiles
+	engine string // that queried it
 }
 
 func (d *demo) step(format string, args ...any) {
@@ -113,20 +116,26 @@ func (d *demo) readBack(ctx context.Context) error {
 
 func (d *demo) verify(ctx context.Context) error {
 	d.step("verify the topic from its files and the lane alone (spillway verify)")
-	out, err := d.env.CLI(ctx, "verify", topicName, "--json")
+	out, err := d.verified(ctx)
 	d.say("%s", strings.TrimSpace(string(out)))
+	return err
+}
+
+// verified is what `spillway verify` prints, which must be that all is well.
+func (d *demo) verified(ctx context.Context) ([]byte, error) {
+	out, err := d.env.CLI(ctx, "verify", topicName, "--json")
 	if err != nil {
-		return err
+		return out, err
 	}
 	var report struct {
 		OK      bool `json:"ok"`
 		Records int  `json:"records"`
 	}
 	if err := json.Unmarshal(out, &report); err != nil {
-		return fmt.Errorf("spillway verify printed no report: %w", err)
+		return out, fmt.Errorf("spillway verify printed no report: %w", err)
 	}
 	if !report.OK || report.Records != d.read+d.rows {
-		return fmt.Errorf("verify does not agree: ok %v, %d records", report.OK, report.Records)
+		return out, fmt.Errorf("verify does not agree: ok %v, %d records", report.OK, report.Records)
 	}
-	return nil
+	return out, nil
 }

@@ -107,7 +107,9 @@ type Setup struct {
 	NATS  Lanes
 	Filer Filer
 	Store *segment.Store // on Filer
-	Now   func() time.Time
+	// Tables are those of the catalog; nil: none is configured.
+	Tables Tables
+	Now    func() time.Time
 	// Missing says why what is nil is nil; see [Missing].
 	Missing []Finding
 }
@@ -167,6 +169,7 @@ func Run(ctx context.Context, s Setup) Report {
 	add(checkLimit, func(ctx context.Context) []Finding { return clocks(ctx, s.Now, clockOf(s.Filer), clockOf(s.NATS)) })
 	if s.Filer != nil {
 		add(writeLimit, func(ctx context.Context) []Finding { return leftovers(ctx, s.Store, seen.lanes, seen.lanesKnown) })
+		add(writeLimit, func(ctx context.Context) []Finding { return compacted(ctx, s.Store, s.Tables, s.Now()) })
 	}
 	return r
 }

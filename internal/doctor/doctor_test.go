@@ -118,7 +118,7 @@ func TestHealthy(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	want := []string{"nats", "filer", "filers", "writes", "exclusive create", "expiry", "stored", "buffered", "lane", "clock", "clock", "leftovers"}
+	want := []string{"nats", "filer", "filers", "writes", "exclusive create", "expiry", "stored", "buffered", "lane", "clock", "clock", "leftovers", "compaction"}
 	if diff := cmp.Diff(want, checks); diff != "" {
 		t.Error(diff)
 	}
@@ -248,7 +248,7 @@ func TestMissing(t *testing.T) {
 	r := Run(t.Context(), setup)
 	wantFinding(t, r, Finding{Check: "nats", Status: Fail, Seen: "refused", Away: true})
 	wantFinding(t, r, Finding{Check: "nats", Status: Fail, Seen: "refused", Away: true})
-	if n := len(r.Findings); n != 9 || r.Unfit() || !r.Unreachable() {
+	if n := len(r.Findings); n != 10 || r.Unfit() || !r.Unreachable() {
 		t.Errorf("%d findings, unfit %v, unreachable %v", n, r.Unfit(), r.Unreachable())
 	}
 	setup.Filer, setup.Store = nil, nil

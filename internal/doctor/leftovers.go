@@ -22,6 +22,7 @@ const (
 	// mostSegments bounds for how many segments void chunks are counted.
 	mostSegments = 500
 	chunkExt     = ".avro"
+	dataExt      = ".parquet"
 )
 
 // Leftover is a folder of a topic's incarnation that no topic.json names.
@@ -148,7 +149,7 @@ func (l *Leftover) look(ctx context.Context, s filer.Store) error {
 			if e.IsDir {
 				return into(e.Path)
 			}
-			if strings.HasSuffix(e.Name(), chunkExt) {
+			if strings.HasSuffix(e.Name(), chunkExt) || strings.HasSuffix(e.Name(), dataExt) {
 				l.Chunks++
 			}
 			return nil

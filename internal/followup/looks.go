@@ -59,12 +59,12 @@ type pending struct {
 	source string
 }
 
-// pendingOf is the reference of a record in a chunk.
-func pendingOf(c segment.Chunk, r record.Record) pending {
+// pendingOf is the reference of a record of a source.
+func pendingOf(source string, r record.Record) pending {
 	p := pending{ref: *r.Ref}
 	if b, _, err := ref.BatchOf(&r); err == nil && b.Expand {
 		r = r.Clone()
-		p.record, p.source = &r, c.Source
+		p.record, p.source = &r, source
 	}
 	p.ref.SHA256, p.ref.Records = bytes.Clone(p.ref.SHA256), nil // the reader goes on
 	return p

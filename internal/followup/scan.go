@@ -62,7 +62,7 @@ func (r *round) chunkAgain(ctx context.Context, open []Open) (trimmed []Open, er
 		c, err = s.ChunkAt(ctx, open[0].Chunk)
 	}
 	if errors.Is(err, filer.ErrNotFound) {
-		return open, nil // should the topic be gone, nothing of this can be saved
+		return r.itemsAgain(ctx, s, open)
 	}
 	if err != nil {
 		return nil, err
@@ -71,7 +71,8 @@ func (r *round) chunkAgain(ctx context.Context, open []Open) (trimmed []Open, er
 	for rec, err := range s.Records(ctx, c) {
 		if errors.Is(err, filer.ErrNotFound) {
 			if _, err := s.ChunkAt(ctx, c.Entry.N); errors.Is(err, filer.ErrNotFound) {
-				return open, nil // trimmed just now
+				more, err := r.itemsAgain(ctx, s, open) // trimmed just now
+				return append(trimmed, more...), err
 			}
 		}
 		if err != nil {
@@ -84,7 +85,7 @@ func (r *round) chunkAgain(ctx context.Context, open []Open) (trimmed []Open, er
 			return trimmed, nil
 		}
 		if open[0].Offset == offset && rec.Pending {
-			if !r.looks.begin(open[0], pendingOf(c, rec), false) {
+			if !r.looks.begin(open[0], pendingOf(c.Source, rec), false) {
 				return trimmed, nil
 			}
 			open = open[1:]
@@ -92,6 +93,58 @@ func (r *round) chunkAgain(ctx context.Context, open []Open) (trimmed []Open, er
 		offset++
 	}
 	return append(trimmed, open...), nil
+}
+
+// itemsAgain is chunkAgain for records whose chunk is gone: they are in the data files
+// of their segment, or nowhere. s is nil if there is no such segment; should the topic
+// be gone, nothing of this can be saved.
+func (r *round) itemsAgain(ctx context.Context, s *segment.Segment, open []Open) (trimmed []Open, err error) {
+	for left := len(open) + 1; s != nil && len(open) > 0 && len(open) < left; {
+		left = len(open)
+		for item, err := range s.Items(ctx, open[0].Offset) {
+			if err != nil {
+				if trimmed, open, err = passed(trimmed, open, err); err != nil {
+					return nil, err
+				}
+				break // to go on behind what is gone
+			}
+			for len(open) > 0 && open[0].Offset < item.Offset {
+				trimmed, open = append(trimmed, open[0]), open[1:]
+			}
+			if len(open) == 0 {
+				return trimmed, nil
+			}
+			if open[0].Offset != item.Offset {
+				continue
+			}
+			if !item.Pending {
+				trimmed, open = append(trimmed, open[0]), open[1:] // no such reference
+				continue
+			}
+			if !r.looks.begin(open[0], pendingOf(item.Source, item.Record), false) {
+				return trimmed, nil
+			}
+			open = open[1:]
+		}
+	}
+	return append(trimmed, open...), nil
+}
+
+// passed sorts out the open references whose records are gone, by the error that told
+// so. Any other error is given back.
+func passed(trimmed, open []Open, err error) ([]Open, []Open, error) {
+	var gap *segment.TrimmedError
+	if !errors.As(err, &gap) {
+		return trimmed, open, err
+	}
+	n := 0
+	for n < len(open) && open[n].Offset < gap.Next {
+		n++
+	}
+	if n == 0 {
+		return trimmed, open, err
+	}
+	return append(trimmed, open[:n]...), open[n:], nil
 }
 
 // scan looks through what has come since, by attributes, and begins a look at each
@@ -138,6 +191,11 @@ func (r *round) chunks(ctx context.Context, s *segment.Segment, w *Watermark) er
 		if err != nil {
 			return err
 		}
+		if c.Base > w.Offset {
+			if err := r.compacted(ctx, s, c, w); err != nil {
+				return err
+			}
+		}
 		if c.Sealed {
 			r.ended[w.Segment] = true
 			return nil
@@ -149,6 +207,43 @@ func (r *round) chunks(ctx context.Context, s *segment.Segment, w *Watermark) er
 		}
 		w.Chunk, w.Offset = c.Entry.N+1, c.End()
 		r.passed++
+	}
+	return nil
+}
+
+// compacted looks through records whose chunks were trimmed before anybody looked: those
+// from the watermark on that come before a chunk, in the data files of the segment. If
+// there are none, nobody has them any more.
+func (r *round) compacted(ctx context.Context, s *segment.Segment, to segment.Chunk, w *Watermark) error {
+	for before := ^w.Offset; w.Offset < to.Base && w.Offset != before; {
+		before = w.Offset
+		for item, err := range s.Items(ctx, w.Offset) {
+			var gap *segment.TrimmedError
+			if errors.As(err, &gap) && gap.Next > w.Offset {
+				w.Offset = gap.Next
+				break
+			}
+			if err != nil {
+				return err
+			}
+			if item.Offset >= to.Base {
+				return nil
+			}
+			if item.Pending {
+				if !r.looks.room(len(r.state.Open)) {
+					r.report.Full = true
+					return errOver
+				}
+				at := Open{Segment: s.ID, Chunk: w.Chunk, Offset: item.Offset}
+				if !r.looks.begin(at, pendingOf(item.Source, item.Record), true) {
+					return errOver
+				}
+			}
+			w.Offset = item.Offset + 1
+			if w.Offset == to.Base {
+				return nil
+			}
+		}
 	}
 	return nil
 }
@@ -170,7 +265,7 @@ func (r *round) chunk(ctx context.Context, s *segment.Segment, c segment.Chunk, 
 			r.report.Full = true
 			return errOver
 		}
-		if !r.looks.begin(at, pendingOf(c, rec), true) {
+		if !r.looks.begin(at, pendingOf(c.Source, rec), true) {
 			return errOver
 		}
 		w.Chunk, w.Offset = at.Chunk, at.Offset+1

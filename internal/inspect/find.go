@@ -17,8 +17,9 @@ type Place struct {
 	Segment topic.SegmentID
 	Range   topic.Range
 	Offset  uint64
-	Chunk   segment.Chunk
-	Index   uint64 // of the record in the chunk
+	Chunk   segment.Chunk // zero if it is gone, and the record in a data file
+	Index   uint64        // of the record in the chunk
+	File    string        // path of the file that it is in
 	record.Record
 }
 
@@ -36,13 +37,15 @@ func (r Rows) contain(p topic.Position) bool { return !r.From.After(p) && !p.Aft
 // Found is what [Topic.Find] found.
 type Found struct {
 	Places []Place // by position
-	// Trimmed are segments of which the chunk with rows may have been trimmed.
+	// Trimmed are segments of which the chunk with rows may have been trimmed, or its
+	// records given up.
 	Trimmed []topic.SegmentID
 }
 
 // Find looks for rows of a source's message. Positions in chunk attributes are
 // cumulative, so in each segment that the topic has had it halves the chunks
-// down to the one or two that can hold them, and reads only those.
+// down to the one or two that can hold them, and reads only those. Where chunks are
+// gone because the segment is compacted, it looks into the data files.
 // segment.ErrNoTopic and segment.ErrDeleting: it was deleted meanwhile.
 func (t *Topic) Find(ctx context.Context, source string, rows Rows) (Found, error) {
 	l, err := t.Lineage(ctx)
@@ -104,12 +107,20 @@ func (t *Topic) findIn(ctx context.Context, id topic.SegmentID, source string, r
 		}
 	}
 	if f.Places, err = t.readRows(ctx, s, source, rows, span{first, last}); err != nil {
+		return t.findElsewhere(ctx, s, wanted{source, rows, tail.End()}, err)
+	}
+	// Chunks may have gone since they were looked at.
+	if head, err = chunkAt(ctx, s, 0); err != nil {
 		return f, err
 	}
-	if first.Entry.N == head.Entry.N && head.Entry.N > 0 && (len(f.Places) == 0 || f.Places[0].Index == 0) {
-		f.Trimmed = []topic.SegmentID{id}
+	switch {
+	case head.Entry.N > first.Entry.N:
+		f.Places = slices.DeleteFunc(f.Places, func(p Place) bool { return p.Offset < head.Base })
+	case head.Entry.N < first.Entry.N || head.Entry.N == 0 || len(f.Places) > 0 && f.Places[0].Index > 0:
+		return f, nil
 	}
-	return f, nil
+	err = t.findGone(ctx, s, wanted{source, rows, head.Base}, &f)
+	return f, err
 }
 
 // readRows reads the chunks of a source in a span.
@@ -125,7 +136,7 @@ func (t *Topic) readRows(ctx context.Context, s *segment.Segment, source string,
 					return nil, err
 				}
 				if rows.contain(r.Position) {
-					places = append(places, Place{t.Name, s.ID, s.Range, c.Base + index, c, index, r.Clone()})
+					places = append(places, Place{t.Name, s.ID, s.Range, c.Base + index, c, index, c.Entry.Path, r.Clone()})
 				}
 				index++
 			}

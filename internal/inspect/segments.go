@@ -2,11 +2,13 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
@@ -37,6 +39,10 @@ type Segment struct {
 	Chunks  uint64 `json:"chunks"` // with records, that is without the seal
 	Bytes   uint64 `json:"bytes"`  // of the records, before compression
 
+	// Data is what a compacted segment has become; nil: it is not. Its records are
+	// counted above, also those whose chunks are gone.
+	Data *Data `json:"data,omitempty"`
+
 	First *time.Time `json:"first"` // append times of what is kept; nil: no records
 	Last  *time.Time `json:"last"`
 
@@ -45,6 +51,16 @@ type Segment struct {
 	// that is less.
 	RecordRate float64 `json:"records_per_second"`
 	ByteRate   float64 `json:"bytes_per_second"`
+}
+
+// Data is the data files of a compacted segment.
+type Data struct {
+	Files   int       `json:"files"`
+	Rows    uint64    `json:"rows"`
+	Bytes   int64     `json:"bytes"`   // of the files
+	Records uint64    `json:"records"` // less than the segment's if some were given up
+	Created time.Time `json:"created"`
+	Table   string    `json:"table,omitempty"` // that names them, as the segment remembers
 }
 
 // Share of the key space, 0 to 1.
@@ -153,11 +169,50 @@ func (t *Topic) look(ctx context.Context, m segment.Member, o Options) (Segment,
 	if tail.Sealed {
 		out.Chunks--
 	}
+	data, err := compacted(ctx, s, tail)
+	if err != nil {
+		return out, err
+	}
+	if data != nil {
+		if out.Data, err = dataOf(ctx, s, data); err != nil {
+			return out, err
+		}
+		out.Oldest = min(data.Base, out.Oldest)
+		out.Records = tail.End() - out.Oldest
+	}
 	if out.Records == 0 {
 		return out, nil
 	}
 	err = measure(ctx, s, span{head, tail}, o, &out)
+	if data != nil && err == nil {
+		out.Bytes, out.First, out.Last = data.Bytes, &data.First, &data.Last
+	}
 	return out, err
+}
+
+// compacted is a segment's manifest, nil if it has none.
+func compacted(ctx context.Context, s *segment.Segment, tail segment.Chunk) (*segment.Manifest, error) {
+	if !tail.Sealed {
+		return nil, nil
+	}
+	m, err := s.Manifest(ctx)
+	if errors.Is(err, filer.ErrNotFound) {
+		return nil, nil
+	}
+	return &m, err
+}
+
+func dataOf(ctx context.Context, s *segment.Segment, m *segment.Manifest) (*Data, error) {
+	d := &Data{Files: len(m.Files), Rows: m.Rows, Records: m.Records, Created: m.Created}
+	for _, f := range m.Files {
+		d.Bytes += f.Size
+	}
+	in, _, err := s.InTable(ctx)
+	if errors.Is(err, filer.ErrNotFound) {
+		err = nil
+	}
+	d.Table = in.Table
+	return d, err
 }
 
 // span is a segment's first and last entry.
@@ -168,7 +223,7 @@ type span struct{ head, tail segment.Chunk }
 func measure(ctx context.Context, s *segment.Segment, sp span, o Options, out *Segment) error {
 	out.Bytes = sp.tail.ByteEnd() - sp.head.ByteBase
 	last := sp.tail
-	if last.Sealed {
+	if last.Sealed && last.Entry.N > sp.head.Entry.N { // else no chunk is left
 		var err error
 		if last, err = numbered(ctx, s, sp.tail.Entry.N-1); err != nil {
 			return err

@@ -156,7 +156,13 @@ func (r *past) chunks(ctx context.Context, s *segment.Segment, e end) (load, err
 			return l, err
 		}
 		if n == 0 && c.Entry.N > 0 { // what came before is trimmed
-			l.from = latest(l.from, c.Entry.MTime.Add(-r.flush()))
+			in, err := r.dataFiles(ctx, s, c.Base, &l)
+			if err != nil {
+				return l, err
+			}
+			if !in {
+				l.from = latest(l.from, c.Entry.MTime.Add(-r.flush()))
+			}
 		}
 		// What is committed together came in since the commit before, but not
 		// longer ago than a flush may take.

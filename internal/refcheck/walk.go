@@ -21,12 +21,13 @@ type walk struct {
 	// read chooses chunks by their attributes; the others' bytes are not read.
 	read   func(topic.SegmentID, segment.Chunk) bool
 	next   map[topic.SegmentID]uint64 // the number of the first chunk that was not gone through
+	at     map[topic.SegmentID]uint64 // the offset of the first record that was not
 	sealed map[topic.SegmentID]bool   // and nothing can follow
 	chunks uint64                     // that were read
 }
 
 func newWalk(t *segment.Topic, read func(topic.SegmentID, segment.Chunk) bool) *walk {
-	return &walk{topic: t, read: read, next: map[topic.SegmentID]uint64{}, sealed: map[topic.SegmentID]bool{}}
+	return &walk{topic: t, read: read, next: map[topic.SegmentID]uint64{}, at: map[topic.SegmentID]uint64{}, sealed: map[topic.SegmentID]bool{}}
 }
 
 // trimTries is how often a log may be trimmed while one chunk of it is read.
@@ -60,13 +61,13 @@ func (w *walk) items(ctx context.Context) iter.Seq2[segment.Item, error] {
 // segment goes through the rest of a segment.
 func (w *walk) segment(ctx context.Context, s *segment.Segment, yield func(segment.Item, error) bool) (more bool, err error) {
 	for try := 1; ; try++ {
-		before := w.next[s.ID]
+		before := w.at[s.ID]
 		more, err = w.rest(ctx, s, yield)
 		trimmed := errors.Is(err, commitlog.ErrVoid) || errors.Is(err, filer.ErrNotFound)
 		if !trimmed || try == trimTries {
 			return more, err
 		}
-		if w.next[s.ID] > before {
+		if w.at[s.ID] > before {
 			try = 0
 		}
 	}
@@ -77,13 +78,48 @@ func (w *walk) rest(ctx context.Context, s *segment.Segment, yield func(segment.
 		if err != nil {
 			return false, err
 		}
+		if c.Base > w.at[s.ID] {
+			if more, err := w.compacted(ctx, s, c.Base, yield); !more || err != nil {
+				return more, err
+			}
+		}
 		if !c.Last.Before(w.since) && w.read(s.ID, c) {
 			more, err := w.chunk(ctx, s, c, yield)
 			if !more || err != nil {
 				return more, err
 			}
 		}
-		w.next[s.ID], w.sealed[s.ID] = c.Entry.N+1, c.Sealed
+		w.next[s.ID], w.at[s.ID], w.sealed[s.ID] = c.Entry.N+1, c.End(), c.Sealed
+	}
+	return true, nil
+}
+
+// compacted goes through the records up to an offset whose chunks are gone: those that
+// are in data files. All of them are read, whatever w.read says.
+func (w *walk) compacted(ctx context.Context, s *segment.Segment, to uint64, yield func(segment.Item, error) bool) (more bool, err error) {
+	for before := ^w.at[s.ID]; w.at[s.ID] < to && w.at[s.ID] != before; {
+		before = w.at[s.ID]
+		for item, err := range s.Items(ctx, before) {
+			var gap *segment.TrimmedError
+			if errors.As(err, &gap) && gap.Next > w.at[s.ID] {
+				w.at[s.ID] = gap.Next // to go on behind it
+				break
+			}
+			if err != nil {
+				return false, err
+			}
+			if item.Offset >= to {
+				return true, nil
+			}
+			w.at[s.ID] = item.Offset + 1
+			if item.Ref == nil || item.Time.Before(w.since) {
+				continue
+			}
+			item.Value, item.Headers = nil, nil
+			if !yield(item, nil) {
+				return false, nil
+			}
+		}
 	}
 	return true, nil
 }

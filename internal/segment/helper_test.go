@@ -45,12 +45,12 @@ func input(t *testing.T, source string, from, to uint64) Input {
 			t.Fatal(err)
 		}
 	}
-	return Input{
-		Source: source, Set: set,
-		Checkpoint: func(context.Context) (topic.Position, error) { return topic.Position{}, nil },
-		Holds:      func(context.Context, SourcePosition) error { return nil },
-	}
+	return Input{Source: source, Set: set, Checkpoint: noCheckpoint, Holds: holds}
 }
+
+func noCheckpoint(context.Context) (topic.Position, error) { return topic.Position{}, nil }
+
+func holds(context.Context, SourcePosition) error { return nil }
 
 func mustAppend(t *testing.T, s *Segment, in Input) Outcome {
 	t.Helper()

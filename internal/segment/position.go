@@ -53,15 +53,20 @@ func ParseReadPosition(s string) (ReadPosition, error) {
 var ErrForeignPosition = errors.New("the position does not belong to this topic")
 
 // TrimmedError says that records which the reader has not read are gone: the
-// segment was trimmed past its position. Reading can go on at Next, which is for
-// the caller to decide (rule 31); see [Reader.Skip].
+// segment was trimmed past its position, or an operator gave them up when it was
+// compacted. Reading can go on at Next, which is for the caller to decide (rule 31);
+// see [Reader.Skip].
 type TrimmedError struct {
 	Segment topic.SegmentID
 	At      uint64 // offset of the record that the reader wants
 	Next    uint64 // offset of the first record that there is
+	Reason  string // why they were given up; empty: they were trimmed
 }
 
 func (e *TrimmedError) Error() string {
-	return fmt.Sprintf("segment %s: records %d to %d were trimmed before they were read; the next one there is has offset %d",
-		e.Segment, e.At, e.Next-1, e.Next)
+	how := "were trimmed before they were read"
+	if e.Reason != "" {
+		how = fmt.Sprintf("were given up (%s)", e.Reason)
+	}
+	return fmt.Sprintf("segment %s: records %d to %d %s; the next one there is has offset %d", e.Segment, e.At, e.Next-1, how, e.Next)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,6 +20,7 @@ import (
 type Item struct {
 	Segment topic.SegmentID
 	Offset  uint64
+	Source  string // of the record: a lane's incarnation, or a part of a backfill
 	record.Record
 }
 
@@ -30,17 +30,7 @@ type Reader struct {
 	topic   *Topic
 	lineage *Lineage
 	at      map[topic.SegmentID]*reading
-}
-
-// reading is how far one segment has been read.
-type reading struct {
-	*Segment
-	offset uint64 // of the next record
-	chunk  uint64 // number of the next chunk; 0: to be found
-	// earliest: it is read from the first record that there is. Records that
-	// were trimmed before the reader came are not missed.
-	earliest bool
-	done     bool
+	only    *onlyKey
 }
 
 // Read starts at a position (nil: the earliest record there is). Positions in
@@ -80,7 +70,7 @@ func (r *Reader) update(ctx context.Context) error {
 	}
 	for _, s := range added {
 		if r.at[s.ID] == nil {
-			r.at[s.ID] = &reading{Segment: s}
+			r.at[s.ID] = &reading{Segment: s, only: r.only}
 		}
 	}
 	return nil
@@ -186,6 +176,16 @@ func (r *Reader) childReadable(m Member) bool {
 	return ok && r.readable(child)
 }
 
+// OnlyKey leaves out all records with another key, or with key nil all that have one.
+// Of segments that are compacted only what may have the key is read. It is called
+// before the reader is used for anything else.
+func (r *Reader) OnlyKey(key []byte) {
+	r.only = &onlyKey{key}
+	for _, at := range r.at {
+		at.only = r.only
+	}
+}
+
 // Skip goes on after a *TrimmedError, at the first record that there is.
 func (r *Reader) Skip(e *TrimmedError) {
 	if at := r.at[e.Segment]; at != nil && at.offset < e.Next {
@@ -197,8 +197,12 @@ func (r *Reader) Skip(e *TrimmedError) {
 // be called again to read what has been added since. After an error the
 // position is that of the last record yielded, and reading can be tried again.
 //
-// *TrimmedError: records were trimmed before they could be read. *ChunkError: a
-// file is damaged. ErrNoTopic, ErrDeleting: the topic was deleted.
+// Of a segment that is compacted it reads the data files, from the offset on at which
+// its chunks are gone or damaged (rule 31).
+//
+// *TrimmedError: records were trimmed before they could be read, or given up by an
+// operator. *ChunkError, *DataFileError: a file is damaged, or missing. ErrNoTopic,
+// ErrDeleting: the topic was deleted.
 func (r *Reader) Next(ctx context.Context) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		if err := r.update(ctx); err != nil {
@@ -210,7 +214,7 @@ func (r *Reader) Next(ctx context.Context) iter.Seq2[Item, error] {
 			if at.done || !r.readable(m) {
 				continue
 			}
-			stopped, err := r.segment(ctx, at, yield)
+			stopped, err := at.read(ctx, yield)
 			if err != nil {
 				yield(Item{}, r.topic.gone(ctx, err))
 			}
@@ -219,89 +223,4 @@ func (r *Reader) Next(ctx context.Context) iter.Seq2[Item, error] {
 			}
 		}
 	}
-}
-
-// segment yields the rest of one segment. Where it was trimmed meanwhile, it is
-// looked at again from its new head (rule 31).
-func (r *Reader) segment(ctx context.Context, at *reading, yield func(Item, error) bool) (stopped bool, err error) {
-	for seen := uint64(math.MaxUint64); ; {
-		stopped, err = r.chunks(ctx, at, yield)
-		if !errors.Is(err, commitlog.ErrVoid) && !errors.Is(err, filer.ErrNotFound) {
-			return stopped, err
-		}
-		head, _, err2 := at.log.Head(ctx)
-		if err2 != nil || head == seen {
-			return false, errors.Join(err2, err)
-		}
-		seen, at.chunk = head, 0
-	}
-}
-
-func (r *Reader) chunks(ctx context.Context, at *reading, yield func(Item, error) bool) (stopped bool, err error) {
-	next := at.chunk
-	jump := next == 0 // the first chunk need not continue one that was read
-	if jump {
-		if next, err = r.find(ctx, at); err != nil {
-			return false, err
-		}
-	}
-	for c, err := range at.Chunks(ctx, next) {
-		if err != nil {
-			return false, err
-		}
-		if err := at.arrive(c, jump && c.Entry.N > 0 || c.Entry.N > next); err != nil {
-			return false, err
-		}
-		if c.End() > at.offset {
-			if stopped, err := r.records(ctx, at, c, yield); stopped || err != nil {
-				return stopped, err
-			}
-		}
-		at.offset, at.chunk, at.done = max(at.offset, c.End()), c.Entry.N+1, c.Sealed
-		at.earliest, jump, next = false, false, at.chunk
-	}
-	return false, nil
-}
-
-// find is the number of the last chunk that begins at or below what is wanted.
-func (r *Reader) find(ctx context.Context, at *reading) (uint64, error) {
-	if at.offset == 0 {
-		return 0, nil
-	}
-	_, n, err := at.search(ctx, func(c Chunk) bool { return c.Base > at.offset })
-	return max(n, 1) - 1, err
-}
-
-// arrive checks that a chunk continues what was read, or that what lies between
-// was trimmed.
-func (at *reading) arrive(c Chunk, jump bool) error {
-	switch {
-	case c.Base > at.offset && jump && at.earliest:
-		at.offset = c.Base
-	case c.Base > at.offset && jump:
-		return &TrimmedError{at.ID, at.offset, c.Base}
-	case c.Base > at.offset || c.Sealed && c.Base < at.offset:
-		return &ChunkError{c.Entry.Path, fmt.Sprintf("it starts at offset %d, but the reader stands at %d", c.Base, at.offset)}
-	}
-	return nil
-}
-
-func (r *Reader) records(ctx context.Context, at *reading, c Chunk, yield func(Item, error) bool) (stopped bool, err error) {
-	offset := c.Base
-	for rec, err := range at.Records(ctx, c) {
-		if err != nil {
-			return false, err
-		}
-		skip := offset < at.offset
-		item := Item{at.ID, offset, rec}
-		offset++
-		if skip {
-			continue
-		}
-		at.offset = offset
-		if !yield(item, nil) {
-			return true, nil
-		}
-	}
-	return false, nil
 }

@@ -109,7 +109,9 @@ func (s *Segment) moveTo(e commitlog.Entry) (Chunk, error) {
 	return c, nil
 }
 
-// Chunks yields the segment's chunks from number n (or head) on, the seal too.
+// Chunks yields the segment's chunks from number n (or head) on, the seal too. Of a
+// segment that is compacted there may be nothing else: [Segment.Items] finds the
+// records.
 func (s *Segment) Chunks(ctx context.Context, n uint64) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		for e, err := range s.log.Entries(ctx, n) {
@@ -125,7 +127,9 @@ func (s *Segment) Chunks(ctx context.Context, n uint64) iter.Seq2[Chunk, error] 
 }
 
 // Trim makes the chunks below number n void and deletes them. The tail cannot be
-// trimmed.
+// trimmed, so that a sealed segment keeps its seal. That the records are in data files
+// or not wanted any more is for the caller to see to (rule 36). After an error some may
+// be gone; trimming again goes on.
 func (s *Segment) Trim(ctx context.Context, n uint64) error { return s.log.Trim(ctx, n) }
 
 // outcome turns the result of an append into the tail to go on from. Lost and

@@ -169,7 +169,7 @@ func TestEarliestAndChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	var trimmed *TrimmedError
-	if got, err := readUntil(t, early); len(got) > 0 || !errors.As(err, &trimmed) || *trimmed != (TrimmedError{child.ID, 0, 2}) {
+	if got, err := readUntil(t, early); len(got) > 0 || !errors.As(err, &trimmed) || *trimmed != (TrimmedError{Segment: child.ID, At: 0, Next: 2}) {
 		t.Errorf("read %q, error %v", got, err)
 	}
 }

@@ -334,7 +334,8 @@ func laneFaults() []fault {
 }
 
 func faults() []fault {
-	return slices.Concat(structureFaults(), attributeFaults(), referenceFaults(), batchFaults(), loadFaults(), chunkFaults(), recordFaults(), laneFaults(), editFaults())
+	return slices.Concat(structureFaults(), attributeFaults(), referenceFaults(), batchFaults(), loadFaults(), chunkFaults(), recordFaults(), laneFaults(), editFaults(),
+		manifestFaults(), dataFaults(), tableFaults())
 }
 
 func (c fault) verify(t testing.TB, opts ...Option) Report {

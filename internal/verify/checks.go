@@ -27,26 +27,35 @@ func run[T any](v *verifier, list []check[T], at place, subject T) bool {
 
 // checks are all checks, by what they look at.
 type checks struct {
-	topic      []check[error]
-	log        []check[logState]
-	link       []check[link]
-	layout     []check[layoutStep]
-	history    []check[*history]
-	stray      []check[stray]
-	early      []check[early]
-	segment    []check[segmentFile]
-	attributes []check[error]
-	chunk      []check[*chunkStep]
-	stored     []check[stored]
-	decoded    []check[error]
-	record     []check[*recordStep]
-	content    []check[*content]
-	batch      []check[batchStep]
-	end        []check[segmentEnd]
-	source     []check[*source]
-	rows       []check[rowStep]
-	lane       []check[laneStep]
-	message    []check[messageStep]
+	topic       []check[error]
+	log         []check[logState]
+	link        []check[link]
+	layout      []check[layoutStep]
+	history     []check[*history]
+	stray       []check[stray]
+	early       []check[early]
+	segment     []check[segmentFile]
+	attributes  []check[error]
+	chunk       []check[*chunkStep]
+	stored      []check[stored]
+	decoded     []check[error]
+	record      []check[*recordStep]
+	content     []check[*content]
+	batch       []check[batchStep]
+	manifest    []check[manifestStep]
+	dataFile    []check[dataFile]
+	dataDecoded []check[error]
+	dataRow     []check[dataRow]
+	dataCount   []check[dataCount]
+	dataEnd     []check[dataEnd]
+	recorded    []check[error]
+	table       []check[tableStep]
+	tableFile   []check[tableFileStep]
+	end         []check[segmentEnd]
+	source      []check[*source]
+	rows        []check[rowStep]
+	lane        []check[laneStep]
+	message     []check[messageStep]
 }
 
 func allChecks() checks {
@@ -86,9 +95,21 @@ func allChecks() checks {
 		batch: []check[batchStep]{
 			{"batch.header", checkBatchHeader}, {"batch.object", checkBatchObject}, {"batch.count", checkBatchCount},
 		},
-		end:    []check[segmentEnd]{{"seal.live", checkSealLive}, {"seal.missing", checkSealMissing}},
-		source: []check[*source]{{"checkpoint.file", checkCheckpoint}, {"checkpoint.back", checkCheckpointBack}, {"backfill.count", checkTally}},
-		rows:   []check[rowStep]{{"rows.twice", checkTwice}, {"rows.missing", checkMissing}},
+		manifest: []check[manifestStep]{
+			{"manifest.file", checkManifestFile}, {"manifest.seal", checkManifestSeal},
+			{"manifest.ranges", checkManifestRanges}, {"manifest.sums", checkManifestSums},
+		},
+		dataFile:    []check[dataFile]{{"data.lost", checkDataLost}, {"data.digest", checkDataDigest}},
+		dataDecoded: []check[error]{{"data.decode", describe}},
+		dataRow:     []check[dataRow]{{"data.rows", checkDataRow}},
+		dataCount:   []check[dataCount]{{"data.count", checkDataCount}},
+		dataEnd:     []check[dataEnd]{{"data.positions", checkDataPositions}, {"data.differs", checkDataDiffers}},
+		recorded:    []check[error]{{"table.file", describe}},
+		table:       []check[tableStep]{{"table.missing", checkTableMissing}},
+		tableFile:   []check[tableFileStep]{{"table.stray", checkTableStray}, {"table.twice", checkTableTwice}, {"table.rows", checkTableRows}},
+		end:         []check[segmentEnd]{{"seal.live", checkSealLive}, {"seal.missing", checkSealMissing}},
+		source:      []check[*source]{{"checkpoint.file", checkCheckpoint}, {"checkpoint.back", checkCheckpointBack}, {"backfill.count", checkTally}},
+		rows:        []check[rowStep]{{"rows.twice", checkTwice}, {"rows.missing", checkMissing}},
 		lane: []check[laneStep]{
 			{"lane.stream", checkStream}, {"lane.incarnation", checkIncarnation},
 			{"lane.back", checkLaneBack}, {"lane.witness", checkWitness},
@@ -112,7 +133,10 @@ func (c *checks) remove(kind Kind) {
 	c.stray, c.early = drop(c.stray, kind), drop(c.early, kind)
 	c.attributes, c.chunk, c.stored = drop(c.attributes, kind), drop(c.chunk, kind), drop(c.stored, kind)
 	c.decoded, c.record, c.content = drop(c.decoded, kind), drop(c.record, kind), drop(c.content, kind)
-	c.batch = drop(c.batch, kind)
+	c.batch, c.manifest = drop(c.batch, kind), drop(c.manifest, kind)
+	c.dataFile, c.dataDecoded, c.dataRow = drop(c.dataFile, kind), drop(c.dataDecoded, kind), drop(c.dataRow, kind)
+	c.dataCount, c.dataEnd = drop(c.dataCount, kind), drop(c.dataEnd, kind)
+	c.recorded, c.table, c.tableFile = drop(c.recorded, kind), drop(c.table, kind), drop(c.tableFile, kind)
 	c.end, c.source, c.rows = drop(c.end, kind), drop(c.source, kind), drop(c.rows, kind)
 	c.lane, c.message = drop(c.lane, kind), drop(c.message, kind)
 }
@@ -126,7 +150,8 @@ func Kinds() []Kind {
 	c := allChecks()
 	return slices.Concat(kinds(c.topic), kinds(c.log), kinds(c.link), kinds(c.layout), kinds(c.history),
 		kinds(c.stray), kinds(c.early), kinds(c.segment), kinds(c.attributes), kinds(c.chunk), kinds(c.stored), kinds(c.decoded), kinds(c.record), kinds(c.content),
-		kinds(c.batch), kinds(c.end), kinds(c.source), kinds(c.rows), kinds(c.lane), kinds(c.message))
+		kinds(c.batch), kinds(c.manifest), kinds(c.dataFile), kinds(c.dataDecoded), kinds(c.dataRow), kinds(c.dataCount), kinds(c.dataEnd),
+		kinds(c.recorded), kinds(c.table), kinds(c.tableFile), kinds(c.end), kinds(c.source), kinds(c.rows), kinds(c.lane), kinds(c.message))
 }
 
 func kinds[T any](list []check[T]) []Kind {

@@ -26,6 +26,14 @@ type segmentState struct {
 	prev *segment.Chunk
 	// taken is how far each source is taken in, by the chunks so far.
 	taken map[string]topic.Position
+
+	// Of a segment that is compacted, or was while it was read.
+	manifest *manifestStep  // nil: there is none, or none is known yet
+	first    *segment.Chunk // the one with number 0, if it is there
+	bytes    uint64         // of the records of the chunks that were read
+	covered  []offsets      // of them
+	marks    []mark         // what was in each of them
+	dropped  []segment.DroppedRange
 }
 
 // chunkRef names a chunk in conclusions about the whole topic.
@@ -38,6 +46,9 @@ func (v *verifier) segment(ctx context.Context, h *history, file segmentFile) er
 	s := v.describe(file)
 	s.ended = h.ended[s.ID]
 	v.report.Segments++
+	if err := v.aside(ctx, s); err != nil {
+		return err
+	}
 	log := commitlog.New(v.store.Filer, v.segmentDir(s.ID), ".avro")
 	for l, err := range v.walk(ctx, log, ".avro", place{segment: s.ID}) {
 		if err != nil {
@@ -51,6 +62,9 @@ func (v *verifier) segment(ctx context.Context, h *history, file segmentFile) er
 			return nil
 		}
 	}
+	if err := v.compacted(ctx, s); err != nil || v.full() {
+		return err
+	}
 	for source, at := range s.taken {
 		v.reached[source] = raise(v.reached[source], s.Range, at)
 	}
@@ -62,10 +76,11 @@ func (v *verifier) segment(ctx context.Context, h *history, file segmentFile) er
 
 // arrive notes what is not known where entries are missing, or trimmed.
 func (s *segmentState) arrive(l link) {
-	if l.e.N != l.expect || l.prev == nil && l.e.N > 0 {
+	jump := l.prev == nil && l.e.N > 0 || l.prev != nil && l.e.N > l.prev.N+1
+	if jump {
 		s.prev = nil
 	}
-	if l.prev == nil && l.expect > 0 {
+	if l.prev == nil && l.expect > 0 || jump && l.e.N == l.expect {
 		s.trimmed = true
 	}
 }
@@ -181,12 +196,13 @@ func (v *verifier) chunk(ctx context.Context, s *segmentState, e commitlog.Entry
 	run(v, v.checks.chunk, at, &chunkStep{s, c, func(source string, at topic.Position) (topic.Position, bool) {
 		return v.passed(ctx, source, at)
 	}})
-	if s.trimmed && s.prev == nil {
-		v.trimmed(c)
+	if err := v.arrived(ctx, s, c); err != nil {
+		return err
 	}
 	if !c.Sealed {
 		v.report.Chunks++
 		v.report.Bytes += c.Bytes
+		s.bytes += c.Bytes
 		if err := v.records(ctx, s, c, at); err != nil {
 			return err
 		}
@@ -196,6 +212,27 @@ func (v *verifier) chunk(ctx context.Context, s *segmentState, e commitlog.Entry
 	s.take(c)
 	s.prev = &c
 	return v.err
+}
+
+// arrived notes what is not known of the records before a chunk: those that were
+// trimmed, unless data files have them.
+func (v *verifier) arrived(ctx context.Context, s *segmentState, c segment.Chunk) error {
+	if c.Entry.N == 0 {
+		s.first = &c
+	}
+	if !s.trimmed || s.prev != nil {
+		return nil
+	}
+	if s.manifest == nil {
+		var err error
+		if s.manifest, err = v.loadManifest(ctx, s.ID); err != nil {
+			return err
+		}
+	}
+	if s.manifest == nil || s.manifest.err != nil || s.manifest.Base > 0 {
+		v.trimmed(c)
+	}
+	return nil
 }
 
 // take notes how far a chunk has taken its source in. Of a trimmed segment it is

@@ -59,6 +59,18 @@ func (f *fixture) writeSegment(t testing.TB, s *seg) {
 		}
 		prev = c.id
 	}
+	f.writeData(t, s)
+}
+
+func digestOf(data []byte) string { return fmt.Sprintf("xxh64:%016x", xxhash.Sum64(data)) }
+
+// encodedSize is the size of a record in a chunk.
+func encodedSize(r row) int {
+	data, err := avro.Marshal(schema, r)
+	if err != nil {
+		panic(err)
+	}
+	return len(data)
 }
 
 // description is the segment.json. A member that is set to "" is left out.

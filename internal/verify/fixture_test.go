@@ -94,6 +94,7 @@ type (
 		chunks  []*chunk
 		first   int               // number of the first chunk: those before are trimmed
 		set     map[string]string // members of segment.json as they are to be
+		data    *packed           // nil: it is not compacted
 
 		created time.Time // from here on: noted when it is written
 		handed  reach
@@ -111,6 +112,7 @@ type (
 		fill        func(f *fixture)
 		lanes       *fakeLanes // nil: files only
 		shelf       *shelf     // nil: batch references are not read
+		table       *fakeTable // nil: no catalog
 	}
 )
 
@@ -366,6 +368,9 @@ func (f *fixture) topic(ctx context.Context, opts ...Option) (Report, error) {
 	}
 	if f.shelf != nil {
 		opts = append(opts, Expand(f.shelf))
+	}
+	if f.table != nil {
+		opts = append(opts, InTable(f.table.open))
 	}
 	return Topic(ctx, segment.NewStore(f.client, "test"), lanes, "flights", opts...)
 }

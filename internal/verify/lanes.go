@@ -12,6 +12,7 @@ import (
 
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/lane"
+	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
 )
@@ -314,26 +315,15 @@ func (v *verifier) unrouted(ctx context.Context, source string) (sequences, batc
 	if err != nil {
 		return sequences, batches, ifUnknown(err)
 	}
-	collect := func(seg *segment.Segment, c segment.Chunk) error {
-		for r, err := range seg.Records(ctx, c) {
-			if err != nil {
-				return err
-			}
-			sequences[r.Position.Sequence] = true
-			for _, hash := range identities(&r) {
-				batches[hash] = true
-			}
+	collect := func(r *record.Record) {
+		sequences[r.Position.Sequence] = true
+		for _, hash := range identities(r) {
+			batches[hash] = true
 		}
-		return nil
 	}
 	for _, seg := range segments {
-		for c, err := range seg.Chunks(ctx, 0) {
-			if err == nil && c.Source == source {
-				err = collect(seg, c)
-			}
-			if ifUnknown(err) != nil {
-				return nil, nil, fmt.Errorf("topic %q: %w", topic.Unrouted, err)
-			}
+		if err := ifUnknown(recordsOf(ctx, seg, source, collect)); err != nil {
+			return nil, nil, fmt.Errorf("topic %q: %w", topic.Unrouted, err)
 		}
 	}
 	return sequences, batches, nil

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/spillway-mq/spillway/internal/filer"
+	"github.com/spillway-mq/spillway/internal/filer/commitlog"
 	"github.com/spillway-mq/spillway/internal/record"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
@@ -146,6 +148,7 @@ type content struct {
 	load        *slotLoads
 	refs        references
 	batches     []batchAt
+	sum         recordSum // of a chunk that may be compacted
 	first, last time.Time // append times of the first and last record
 	end         topic.Position
 }
@@ -205,7 +208,17 @@ func checkRecordTimes(s *content) string {
 // records checks a chunk's bytes and records, and notes what is in it. at is
 // the chunk's place.
 func (v *verifier) records(ctx context.Context, s *segmentState, c segment.Chunk, at place) error {
+	if s.givenUp(c) {
+		v.trimmed(c) // what was in it cannot be missed
+		return nil
+	}
 	file, err := v.fetch(ctx, c)
+	if err == nil && file.lost != "" {
+		var gone bool
+		if gone, err = v.gone(ctx, s.ID, c.Entry.N); gone {
+			return v.wentAway(ctx, s, c)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -222,10 +235,37 @@ func (v *verifier) records(ctx context.Context, s *segmentState, c segment.Chunk
 		return nil //nolint:nilerr // it is in the report: what is wrong with the data is no error
 	}
 	v.report.Records += found.records
+	s.cover(offsets{c.Base, c.End()})
+	if s.manifest != nil {
+		s.marks = append(s.marks, mark{offsets{c.Base, c.End()}, found.sum.value(), c.Entry.Path})
+	}
 	if !v.full() && !run(v, v.checks.content, at, found) {
 		v.broken = v.broken || found.records != c.Count
 	}
 	return v.batches(ctx, found.batches, c.Base, at)
+}
+
+// gone tells whether a chunk was trimmed since it was listed.
+func (v *verifier) gone(ctx context.Context, id topic.SegmentID, n uint64) (bool, error) {
+	head, _, err := commitlog.New(v.store.Filer, v.segmentDir(id), ".avro").Head(ctx)
+	return err == nil && head > n, ifUnknown(err)
+}
+
+// wentAway goes on after a chunk that was trimmed before it could be read. If it was
+// because its segment is compacted, the data files have its records.
+func (v *verifier) wentAway(ctx context.Context, s *segmentState, c segment.Chunk) (err error) {
+	if s.manifest == nil {
+		s.manifest, err = v.loadManifest(ctx, s.ID)
+	}
+	if s.manifest == nil || s.manifest.err != nil {
+		v.trimmed(c)
+	}
+	return err
+}
+
+// isPending tells whether a record is in one of the ranges.
+func isPending(list []segment.Span, n uint64) bool {
+	return slices.ContainsFunc(list, func(s segment.Span) bool { return s.First <= n && n <= s.Last })
 }
 
 // scan reads a chunk's records. Its error tells that the bytes are no chunk file.
@@ -264,6 +304,10 @@ func (v *verifier) scan(s *segmentState, c segment.Chunk, data []byte, found *co
 		}
 		src.take(&rec, uint32(len(v.chunks)-1), uint32(found.records))
 		found.take(&rec, step.slot, size)
+		if s.manifest != nil {
+			rec.Pending = rec.Ref != nil && rec.Rejected == "" && isPending(c.Pending, found.records-1)
+			found.sum.add(&rec)
+		}
 		if rec.Rejected != "" {
 			v.report.Rejected++
 		}

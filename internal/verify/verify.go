@@ -30,8 +30,13 @@ type Report struct {
 	Records    uint64      `json:"records"`
 	Rejected   uint64      `json:"rejected"` // of the records
 	Segments   uint64      `json:"segments"`
-	Chunks     uint64      `json:"chunks"` // seals are none
-	Bytes      uint64      `json:"bytes"`  // of records, before compression
+	Chunks     uint64      `json:"chunks"`              // seals are none
+	Bytes      uint64      `json:"bytes"`               // of records, before compression
+	Compacted  uint64      `json:"compacted,omitempty"` // of the segments: those with a manifest
+	DataFiles  uint64      `json:"data_files,omitempty"`
+	InTable    uint64      `json:"in_table,omitempty"`   // of the segments: those that the table has
+	TableRows  uint64      `json:"table_rows,omitempty"` // of all that is in the table
+	GivenUp    []GivenUp   `json:"given_up,omitempty"`
 	BatchRefs  BatchRefs   `json:"batch_references,omitzero"`
 	Violations []Violation `json:"violations"`
 }
@@ -55,7 +60,8 @@ func without(kind Kind) Option { return func(v *verifier) { v.checks.remove(kind
 
 // Topic verifies a topic. It may be written to meanwhile. With lanes it also
 // proves that what the checkpoints say to be committed is; without (nil) it
-// looks at files only. It holds one chunk in memory, 24 bytes for each run of
+// looks at files only. It holds one chunk, or a few pages of a data file, in memory,
+// 16 bytes for each chunk of a compacted segment that is still there, 24 bytes for each run of
 // consecutive rows of a message in a segment, and for each source how far it has
 // got, by ranges of slots.
 //
@@ -93,7 +99,9 @@ type verifier struct {
 	lanes   Lanes
 	checks  checks
 	report  Report
-	counter Counter // nil: batch references are not read
+	counter Counter                                              // nil: batch references are not read
+	open    func(context.Context, *segment.Topic) (Table, error) // nil: no table is looked at
+	tabled  tabled
 	counted map[string]counted
 
 	topic   *segment.Topic
@@ -151,6 +159,9 @@ func (v *verifier) verify(ctx context.Context, name string) error {
 	}
 	if err := v.files(ctx); err != nil || v.full() {
 		return errors.Join(err, v.err)
+	}
+	if err := v.table(ctx); err != nil || v.full() {
+		return err
 	}
 	return v.whole(ctx)
 }

@@ -43,6 +43,9 @@ const (
 	// Backfill asks for a topic's open backfill jobs to be worked on, and for its
 	// schedules to be looked at: "spillway.work.backfill.<topic>".
 	Backfill = "backfill"
+	// Compact asks for a topic's sealed segments to be compacted:
+	// "spillway.work.compact.<topic>".
+	Compact = "compact"
 )
 
 const (

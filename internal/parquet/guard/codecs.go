@@ -2,7 +2,6 @@ package guard
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/klauspost/compress/snappy"
@@ -53,20 +52,21 @@ func (c boundedZstd) DecodeWithError(dst, src []byte) ([]byte, error) {
 	if dst == nil {
 		return compress.Decode(plainCodec{c.streamCodec}, nil, src)
 	}
-	z, ok := zstdPool.Get().(*zstd.Decoder)
-	if !ok {
-		var err error
-		if z, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxMemory(2<<30)); err != nil {
-			return nil, err
-		}
-	}
-	defer zstdPool.Put(z)
-	return z.DecodeAll(src, dst[:0:len(dst)])
+	return decoder.DecodeAll(src, dst[:0:len(dst)])
 }
 
-// zstdPool holds decoders, which need not be closed if they never read a stream.
-var zstdPool sync.Pool
+// decoder is shared, and made at start, so that its channels belong to no one who
+// happens to come first (a synctest bubble, for one). It may be used concurrently.
+var decoder = newDecoder()
+
+func newDecoder() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true),
+		zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxMemory(2<<30))
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
 
 // plainCodec hides a codec's other methods, so that its panics become errors.
 type plainCodec struct{ compress.Codec }
