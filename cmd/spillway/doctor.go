@@ -101,7 +101,7 @@ func (a *app) setup(ctx context.Context, monitor string) (doctor.Setup, func()) 
 	if err != nil {
 		s.Missing = append(s.Missing, doctor.Missing("filer", err, is[*functions.ConfigError](err)))
 	} else {
-		s.Store, s.Filer, done = store, store.Filer.(*seaweed.Client), closeFiler
+		s.Store, s.Filer = store, store.Filer.(*seaweed.Client)
 		closeTables := a.setupTables(ctx, &s)
 		done = func() { closeTables(); closeFiler() }
 	}

@@ -72,8 +72,8 @@ func (a *app) verifyTopic(ctx context.Context, name string, filesOnly, counted b
 		opts = append(opts, verify.InTable(compare))
 	}
 	report, err := verify.Topic(ctx, e.store, lanes, name, opts...)
-	if err = explainCatalog(err); err != nil {
-		return err
+	if err != nil {
+		return explainCatalog(err)
 	}
 	if a.cfg.JSON {
 		err = a.json(report)
