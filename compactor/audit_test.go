@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -25,7 +26,14 @@ func (w *world) audit(t tester) {
 	}
 	w.auditTable(t, named)
 	if w.fs != nil {
-		if p := w.fs.Problems(); len(p) > 0 {
+		// A create without an answer may arrive when its file has been swept, bytes and
+		// all: a file that no manifest names, and the next sweep takes.
+		p := slices.DeleteFunc(w.fs.Problems(), func(p string) bool {
+			file, _, lost := strings.Cut(p, " names blob ")
+			_, is := named["s3://"+strings.TrimPrefix(file, "/buckets/")]
+			return lost && !is && strings.Contains(file, "/data/")
+		})
+		if len(p) > 0 {
 			t.Errorf("the filer was misused: %q", p)
 		}
 	}

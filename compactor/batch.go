@@ -103,8 +103,12 @@ func (w *rewriter) writeRows(ctx context.Context, b ref.Batch, want uint64) erro
 }
 
 // definite tells whether an object cannot be read, now and later. One that was not there
-// when its reference was committed may still come.
+// when its reference was committed may still come; and a bucket that is not there says
+// something about the endpoint, not about the object.
 func (w *rewriter) definite(err error) bool {
+	if errors.Is(err, object.ErrNoBucket) {
+		return false
+	}
 	late := w.row.Pending && errors.Is(err, object.ErrNotFound) && w.Now().Before(w.row.Time.Add(pendingFor))
 	return expand.Definite(err) && !late
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spillway-mq/spillway/compactor/table"
+	"github.com/spillway-mq/spillway/internal/cursor"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/segment"
 	"github.com/spillway-mq/spillway/internal/topic"
@@ -42,7 +44,7 @@ func (v *visit) tableFault(err error) {
 
 // commit brings those segments into the table that are not in it.
 func (v *visit) commit(ctx context.Context, parts []*part) {
-	if v.table == nil || v.over(ctx) {
+	if v.table == nil || ctx.Err() != nil {
 		return
 	}
 	var adds []table.Addition
@@ -59,15 +61,22 @@ func (v *visit) commit(ctx context.Context, parts []*part) {
 	start := v.Now()
 	recorded := func(ctx context.Context, id topic.SegmentID) (bool, error) { return v.recorded(ctx, id, byID) }
 	done, err := v.table.Commit(ctx, adds, recorded)
+	for one := (*table.AdditionError)(nil); errors.As(err, &one) && len(adds) > 1; {
+		v.fault(fmt.Errorf("commit to table %s: %w", v.table.Name(), err))
+		adds = slices.DeleteFunc(adds, func(a table.Addition) bool { return a.Segment == one.Segment })
+		done, err = v.table.Commit(ctx, adds, recorded)
+	}
 	if err != nil {
 		v.tableFault(fmt.Errorf("commit %d segments to table %s: %w", len(adds), v.table.Name(), err))
 		return
 	}
 	v.Metrics.committed(v.Now().Sub(start))
+	in := make([]*part, 0, len(adds))
 	for _, id := range append(done.Added, done.Already...) {
-		if err := v.record(ctx, byID[id], done.Snapshot); err != nil {
-			v.fault(fmt.Errorf("segment %s: %w", id, err))
-		}
+		in = append(in, byID[id])
+	}
+	if err := v.record(ctx, in, done.Snapshot); err != nil {
+		v.tableFault(err)
 	}
 	v.report.Committed += len(done.Added)
 	if len(done.Added) > 0 {
@@ -76,7 +85,7 @@ func (v *visit) commit(ctx context.Context, parts []*part) {
 }
 
 func additionOf(p *part) table.Addition {
-	a := table.Addition{Segment: p.ID, Rows: p.manifest.Rows}
+	a := table.Addition{Segment: p.ID, Rows: p.manifest.Rows, Old: !p.fresh}
 	for _, f := range p.manifest.Files {
 		a.Files = append(a.Files, p.DataURL(f.Name))
 	}
@@ -92,7 +101,7 @@ func (v *visit) recorded(ctx context.Context, id topic.SegmentID, known map[topi
 	} else {
 		var err error
 		if s, err = v.topic.Segment(ctx, id); errors.Is(err, filer.ErrNotFound) {
-			return true, nil // retention took it
+			return false, nil // a hint, and no proof: the id stays in the property
 		} else if err != nil {
 			return false, err
 		}
@@ -101,29 +110,50 @@ func (v *visit) recorded(ctx context.Context, id topic.SegmentID, known map[topi
 	if errors.Is(err, filer.ErrNotFound) {
 		return false, nil
 	}
-	return in.UUID == v.table.UUID(), err
+	return in.Names(v.table.UUID()), err
 }
 
-// record says in a segment's table.json that the table has it.
-func (v *visit) record(ctx context.Context, p *part, snapshot int64) error {
-	for {
-		in, version, err := p.InTable(ctx)
-		if err != nil && !errors.Is(err, filer.ErrNotFound) {
-			return err
-		}
-		if err != nil || in.UUID != v.table.UUID() {
-			in = segment.InTable{Table: v.table.Name(), UUID: v.table.UUID(), Snapshot: snapshot, At: v.Now().UTC()}
-			err = p.SaveInTable(ctx, in, version)
-			if errors.Is(err, filer.ErrExists) || errors.Is(err, filer.ErrConflict) {
-				continue
+// record says in the segments' table.json that the table has them. What is there is
+// read before the table is looked at once more: somebody who comes late, after the table
+// was dropped and made again, sees that, or meets what others have written since.
+func (v *visit) record(ctx context.Context, parts []*part, snapshot int64) error {
+	var faults []error
+	for len(parts) > 0 {
+		versions, said := make([]cursor.Version, len(parts)), make([]segment.InTable, len(parts))
+		for i, p := range parts {
+			in, version, err := p.InTable(ctx)
+			if err != nil && !errors.Is(err, filer.ErrNotFound) && !(errors.Is(err, filer.ErrCorrupt) && version != "") {
+				return fmt.Errorf("segment %s: %w", p.ID, err)
 			}
-			if err != nil {
-				return err
+			versions[i], said[i] = version, in
+		}
+		now, err := v.Tables.Find(ctx, table.Topic{Name: v.topic.Name, Incarnation: v.topic.Incarnation})
+		if err == nil && now.UUID() != v.table.UUID() {
+			err = table.ErrNoTable
+		}
+		if err != nil {
+			return fmt.Errorf("look at table %s once more: %w", v.table.Name(), err)
+		}
+		var again []*part
+		for i, p := range parts {
+			in := said[i]
+			var err error
+			if !in.Names(v.table.UUID()) {
+				in = in.With(segment.InTable{Table: v.table.Name(), UUID: v.table.UUID(), Snapshot: snapshot, At: v.Now().UTC()})
+				err = p.SaveInTable(ctx, in, versions[i])
+			}
+			switch {
+			case err == nil:
+				p.inTable = in
+			case errors.Is(err, filer.ErrExists), errors.Is(err, filer.ErrConflict):
+				again = append(again, p)
+			default:
+				faults = append(faults, fmt.Errorf("segment %s: %w", p.ID, err))
 			}
 		}
-		p.inTable = in
-		return nil
+		parts = again
 	}
+	return errors.Join(faults...)
 }
 
 // maintain removes old snapshots, and metadata files that nothing names.

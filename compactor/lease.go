@@ -33,6 +33,8 @@ type lease struct {
 	version cursor.Version
 }
 
+func (v *visit) leasePath() string { return path.Join(v.topic.Dir(), "compactor.json") }
+
 // claim takes the topic's lease, if anything is to be done, and keeps it until release
 // is called. ctx ends when somebody else has it then; it is nil if somebody else has it
 // now. Where the lease cannot be read or written, there is none.
@@ -40,7 +42,7 @@ func (v *visit) claim(parts []*part) (ctx context.Context, release func(), err e
 	if !v.due(parts) {
 		return v.hard, func() {}, nil
 	}
-	l := &lease{visit: v, file: cursor.At[Lease](v.Store.Filer, path.Join(v.topic.Dir(), "compactor.json"))}
+	l := &lease{visit: v, file: cursor.At[Lease](v.Store.Filer, v.leasePath())}
 	held, err := l.take(v.hard)
 	switch {
 	case v.hard.Err() != nil:

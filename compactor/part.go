@@ -48,6 +48,7 @@ type part struct {
 	inTable    segment.InTable    // zero: in none
 	quarantine segment.Quarantine // without a manifest only
 	live       bool               // it is not sealed: seal is its last chunk
+	fresh      bool               // the manifest was made by this visit
 }
 
 // trimmed tells whether the chunks of a segment with a manifest are gone.
@@ -55,7 +56,7 @@ func (p *part) trimmed() bool { return p.first >= p.manifest.Seal }
 
 // in tells whether the segment is in a table. One without data files is in every one.
 func (p *part) in(uuid string) bool {
-	return len(p.manifest.Files) == 0 || uuid != "" && p.inTable.UUID == uuid
+	return len(p.manifest.Files) == 0 || p.inTable.Names(uuid)
 }
 
 // lookParallel is how many segments are looked at side by side.
@@ -150,7 +151,8 @@ func (p *part) last(ctx context.Context) (segment.Chunk, error) {
 
 // lookCompacted looks at a segment with a manifest.
 func (p *part) lookCompacted(ctx context.Context) (err error) {
-	if p.inTable, _, err = p.InTable(ctx); err != nil && !errors.Is(err, filer.ErrNotFound) {
+	// One that is damaged is written again, once the table shows what it should say.
+	if p.inTable, _, err = p.InTable(ctx); err != nil && !errors.Is(err, filer.ErrNotFound) && !errors.Is(err, filer.ErrCorrupt) {
 		return err
 	}
 	return p.lookLog(ctx)

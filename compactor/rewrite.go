@@ -3,6 +3,7 @@ package compactor
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,11 +24,50 @@ type rewriter struct {
 	files []segment.DataFile
 	check errgroup.Group // reads back, one file at a time
 	row   parquet.Row
+	moved atomic.Uint64 // grows with each row that is written
 
 	base, next    uint64 // offsets: the first, and the one to come
 	records, rows uint64
 	bytes         uint64
 	first, last   time.Time
+}
+
+// stallAfter is after how long without a record read or written a rewriting is given up,
+// and put off: faults of the filer are tried again without end, and while it has no room
+// for new files, chunks can be deleted that make some.
+const stallAfter = 5 * time.Minute
+
+// watched is rewrite, given up where it stands still.
+func (w *rewriter) watched(ctx context.Context) (m segment.Manifest, err error) {
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var g errgroup.Group
+	stalled := false
+	g.Go(func() error {
+		tick := time.NewTicker(stallAfter)
+		defer tick.Stop()
+		for last := uint64(0); ; {
+			select {
+			case <-inner.Done():
+				return nil
+			case <-tick.C:
+			}
+			now := w.moved.Load()
+			if now == last {
+				stalled = true
+				cancel()
+				return nil
+			}
+			last = now
+		}
+	})
+	m, err = w.rewrite(inner)
+	cancel()
+	_ = g.Wait() // always nil
+	if stalled && err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("nothing could be read or written for %s, it is put off: %w", stallAfter, err)
+	}
+	return m, err
 }
 
 // rewrite makes the files, and returns the manifest that names them, which is not
@@ -150,6 +190,7 @@ func (w *rewriter) put(ctx context.Context) error {
 		return err
 	}
 	w.rows++
+	w.moved.Add(1)
 	if w.out.size() >= w.FileBytes {
 		return w.finish()
 	}

@@ -122,8 +122,8 @@ func (v *visit) discard(ctx context.Context, p *part, there map[string]filer.Ent
 	}
 	var errs []error
 	for name, e := range there {
-		if e.IsDir {
-			continue // of somebody else
+		if first, ok := firstOffset(name); e.IsDir || ok && first < p.manifest.Base {
+			continue // of somebody else, or of records that the manifest says nothing of
 		}
 		err := filer.Retry(ctx, func(ctx context.Context) error { return v.Store.Filer.Delete(ctx, p.DataPath(name), e.ID) })
 		switch {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spillway-mq/spillway/internal/filer"
@@ -27,7 +29,7 @@ func (v *visit) rewrite(ctx context.Context, p *part) {
 	defer func() { <-v.slot }()
 	start := v.Now()
 	w := &rewriter{part: p, visit: v, drop: dropOf(p.quarantine)}
-	m, err := w.rewrite(ctx)
+	m, err := w.watched(ctx)
 	if err == nil {
 		err = v.publish(ctx, p, m)
 	}
@@ -47,6 +49,17 @@ func (v *visit) publish(ctx context.Context, p *part, m segment.Manifest) error 
 	if err := v.stillThere(); err != nil {
 		return err
 	}
+	// Chunks that were mended meanwhile are not to be left out.
+	now, err := quarantineOf(ctx, p.Segment)
+	if err == nil && !slices.Equal(dropOf(now), dropOf(p.quarantine)) {
+		err = errors.New("what is given up of it was changed meanwhile; it is compacted anew")
+	}
+	if err != nil {
+		return err
+	}
+	if err := v.orphaned(ctx, p, m); err != nil {
+		return err
+	}
 	got, err := p.CreateManifest(ctx, m)
 	if err != nil {
 		return err
@@ -64,8 +77,37 @@ func (v *visit) publish(ctx context.Context, p *part, m segment.Manifest) error 
 		v.Logger.Info("somebody else compacted the segment meanwhile", "topic", v.topic.Name, "segment", p.ID)
 		return v.sweep(ctx, p)
 	}
+	p.fresh = true
 	v.rewrote(p)
 	return nil
+}
+
+// orphaned tells of data files of records whose chunks are gone, though there is no
+// manifest: it was lost, and with another one in its place they would be garbage.
+func (v *visit) orphaned(ctx context.Context, p *part, m segment.Manifest) error {
+	if m.Base == 0 {
+		return nil
+	}
+	there, err := v.files(ctx, p)
+	if err != nil {
+		return err
+	}
+	for name := range there {
+		if first, ok := firstOffset(name); ok && first < m.Base {
+			return &damage{
+				place{n: m.Seal, path: p.DataPath(name), first: first, last: m.Base - 1},
+				fmt.Errorf("%w: the chunks below offset %d are gone, and %s, which says what data files took their place, is lost: restore it", filer.ErrCorrupt, m.Base, path.Join(p.dir, "manifest.json")),
+			}
+		}
+	}
+	return nil
+}
+
+// firstOffset is the offset that the name of a data file begins with.
+func firstOffset(name string) (uint64, bool) {
+	digits, _, _ := strings.Cut(name, "-")
+	first, err := strconv.ParseUint(digits, 10, 64)
+	return first, err == nil
 }
 
 // rewrote counts a segment that has its manifest now.
@@ -117,29 +159,43 @@ func (v *visit) failed(ctx context.Context, p *part, err error) {
 	}
 }
 
-// forget deletes what was made for a topic that was deleted meanwhile: nobody else will.
-func (v *visit) forget(p *part) {
-	fs := v.Store.Filer
+// forget deletes what was made of segments whose topic was deleted meanwhile: nobody
+// else will.
+func (v *visit) forget(parts ...*part) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(v.hard), forgetWithin)
 	defer cancel()
-	err := filer.Retry(ctx, func(ctx context.Context) error { return fs.DeleteTree(ctx, p.DataDir()) })
-	manifest := path.Join(p.dir, "manifest.json")
-	err = errors.Join(err, filer.Retry(ctx, func(ctx context.Context) error { return fs.Delete(ctx, manifest, "") }))
-	if err != nil {
-		v.Logger.Warn("could not delete the data files of a topic that was deleted", "topic", v.topic.Name, "folder", p.DataDir(), "err", err)
+	remove := func(path string) error {
+		return filer.Retry(ctx, func(ctx context.Context) error { return v.Store.Filer.Delete(ctx, path, "") })
+	}
+	for _, p := range parts {
+		dead, err := v.dead(ctx, p)
+		if dead && err == nil {
+			err = filer.Retry(ctx, func(ctx context.Context) error { return v.Store.Filer.DeleteTree(ctx, p.DataDir()) })
+			for _, name := range []string{"manifest.json", "table.json", "quarantine.json"} {
+				err = errors.Join(err, remove(path.Join(p.dir, name)))
+			}
+			err = errors.Join(err, remove(v.leasePath()))
+		}
+		if err != nil {
+			v.Logger.Warn("could not delete the data files of a topic that was deleted", "topic", v.topic.Name, "folder", p.DataDir(), "err", err)
+		}
 	}
 }
 
-// clear deletes what was written into the folder of a topic after that was deleted.
-func (v *visit) clear(gone error) {
-	if !errors.Is(gone, segment.ErrNoTopic) {
-		return // whoever deletes it is not done yet
+// dead tells whether a segment was deleted. That its topic is not found is a hint (rule
+// 1): a filer that is being restored may say so. Deleting a topic takes the head of
+// each log first, then the descriptions, and one that is made again has another folder.
+func (v *visit) dead(ctx context.Context, p *part) (bool, error) {
+	for _, name := range []string{"head", "segment.json"} {
+		err := filer.Retry(ctx, func(ctx context.Context) error {
+			_, err := v.Store.Filer.Lookup(ctx, path.Join(p.dir, name))
+			return err
+		})
+		if !errors.Is(err, filer.ErrNotFound) {
+			return false, err
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(v.hard), forgetWithin)
-	defer cancel()
-	if err := filer.Retry(ctx, func(ctx context.Context) error { return v.Store.Filer.DeleteTree(ctx, v.topic.Dir()) }); err != nil {
-		v.Logger.Warn("could not delete what is left of a topic that was deleted", "topic", v.topic.Name, "folder", v.topic.Dir(), "err", err)
-	}
+	return true, nil
 }
 
 const forgetWithin = 5 * time.Second

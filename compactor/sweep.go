@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/spillway-mq/spillway/internal/topic"
 )
 
 const (
@@ -118,11 +120,14 @@ func (e *SweepError) Unwrap() []error { return e.Faults }
 func (c *Compactor) Sweep(hard, stop context.Context, all bool) (sum Summary, err error) {
 	start := c.Now()
 	names, err := c.names(hard, all)
-	if err != nil {
+	if len(names) == 0 {
 		return sum, err
 	}
 	var mu sync.Mutex
 	var faults []error
+	if err != nil {
+		faults = append(faults, err)
+	}
 	var g errgroup.Group
 	g.SetLimit(sweepParallel)
 	for i, name := range names {
@@ -160,17 +165,16 @@ func (c *Compactor) names(ctx context.Context, all bool) ([]string, error) {
 		}
 		names = append(names, m.Topic)
 	}
+	var fault error // one definition that is damaged is no reason to leave all topics alone
 	if all {
-		topics, err := c.Store.Topics(ctx)
-		if err != nil {
-			return nil, err
-		}
+		var topics []topic.Definition
+		topics, fault = c.Store.Topics(ctx)
 		for _, t := range topics {
 			names = append(names, t.Name)
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	return slices.Compact(names), fault
 }
 
 // Run sweeps at once, and then each time that period has passed, until stop ends, which

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -109,7 +110,9 @@ func (v *visit) run() error {
 	v.count(parts)
 	release()
 	if err := v.stillThere(); err != nil {
-		v.clear(err)
+		if errors.Is(err, segment.ErrNoTopic) { // else whoever deletes it is not done yet
+			v.forget(parts...)
+		}
 		return err
 	}
 	return errors.Join(append(v.faults, v.hard.Err())...)
@@ -185,27 +188,47 @@ func (v *visit) count(parts []*part) {
 	}
 }
 
-// do does the steps in their order, some segments at a time.
+// do does the steps. What is ready comes first, some segments at a time: it makes room,
+// which a rewriting may be waiting for. What was rewritten comes into the table even if
+// the visit is to end: else one that has little time would never get that far.
 func (v *visit) do(ctx context.Context, parts []*part) {
 	v.plan(parts)
-	for len(parts) > 0 && !v.over(ctx) {
-		some := parts[:min(len(parts), table.MaxAdditions)]
-		parts = parts[len(some):]
-		for _, p := range some {
-			if v.step(p) == Rewrite && v.mayTry(p) && !v.over(ctx) {
-				v.rewrite(ctx, p)
-			}
+	if v.over(ctx) {
+		return
+	}
+	v.ready(ctx, parts)
+	var made []*part
+	for _, p := range parts {
+		if v.step(p) != Rewrite || !v.mayTry(p) {
+			continue
 		}
+		if v.over(ctx) {
+			break
+		}
+		if v.rewrite(ctx, p); p.manifest != nil {
+			made = append(made, p)
+		}
+		if len(made) == table.MaxAdditions {
+			v.ready(ctx, made)
+			made = nil
+		}
+	}
+	v.ready(ctx, made)
+	if v.all && v.table != nil && !v.over(ctx) {
+		v.maintain(ctx)
+	}
+}
+
+// ready brings segments that have data files into the table, and deletes the chunks of
+// those whose grace is over.
+func (v *visit) ready(ctx context.Context, parts []*part) {
+	for some := range slices.Chunk(parts, table.MaxAdditions) {
 		v.commit(ctx, some)
 		for _, p := range some {
-			if p.manifest != nil && !v.over(ctx) {
+			if p.manifest != nil && ctx.Err() == nil {
 				v.settle(ctx, p)
 			}
 		}
-	}
-	v.report.Cut = v.report.Cut || len(parts) > 0
-	if v.all && v.table != nil && !v.over(ctx) {
-		v.maintain(ctx)
 	}
 }
 

@@ -102,10 +102,13 @@ func (n *compacted) reside(hard, stop context.Context, calls *taker, o CompactOp
 // is damaged is told in the log and by doctor, and nothing that a restart would mend.
 func (n *compacted) health(sum compactor.Summary, err error) {
 	const part = "compactor"
-	if err == nil && sum.Silent > 0 {
+	var some *compactor.SweepError
+	blind := err != nil && !errors.As(err, &some) && sum.Failed == 0 // it did not get at any topic
+	away := sum.Silent > 0 && sum.Topics == sum.Silent
+	if err == nil {
 		err = sum.Fault
 	}
-	if err != nil && sum.Topics == sum.Silent {
+	if blind || away {
 		n.deps.Health.Fault(part, err)
 	} else {
 		n.deps.Health.OK(part)
@@ -189,7 +192,7 @@ func compactOutcome(ctx context.Context, sum compactor.Summary, err error) error
 	case err != nil:
 		err = compactFault(err)
 	case sum.Left > 0 && ctx.Err() == nil:
-		err = &RetryError{fmt.Errorf("the deadline came before %d topics were done", sum.Left)}
+		err = &RetryError{fmt.Errorf("%d topics were not done: the deadline came, or somebody else took them over", sum.Left)}
 	}
 	if sum.Silent > 0 {
 		err = Worst(err, &RetryError{fmt.Errorf("not all that was due of %d topics could be done: %w", sum.Silent, sum.Fault)})

@@ -155,7 +155,7 @@ func (c *compacting) run(ctx context.Context, t *inspect.Topic, o compactOptions
 	if shown := c.showReport(t.Name, r); err == nil {
 		err = shown
 	}
-	return functions.Worst(explainCatalog(err), unfinished(ctx, t.Name, r))
+	return functions.Worst(explain(explainCatalog(err)), unfinished(ctx, t.Name, r))
 }
 
 // unfinished is what is left to be done of a topic, as an error.
@@ -167,6 +167,7 @@ func unfinished(ctx context.Context, name string, r compactor.Report) error {
 		}
 	}
 	add(r.Cut && ctx.Err() != nil, &functions.RetryError{Err: errors.New("interrupted: what is done stays, and nothing is half done; call it again, or leave the rest to run compact")})
+	add(r.Cut && ctx.Err() == nil, &functions.RetryError{Err: errors.New("somebody else compacts the topic by now, and goes on with it")})
 	add(r.Silent != nil, &functions.RetryError{Err: fmt.Errorf("not all could be done: %w", r.Silent)})
 	add(r.Postponed > 0 && r.Silent == nil, &functions.RetryError{Err: fmt.Errorf("%s with batch references: the objects cannot be looked at now", count(r.Postponed, "segment"))})
 	add(r.Elsewhere > 0, &functions.ConfigError{Err: fmt.Errorf("%s with batch references cannot be compacted from here: no S3 endpoint is set, or another one than the topic's; give --s3", count(r.Elsewhere, "segment"))})

@@ -129,3 +129,10 @@ func TestCompactFlags(t *testing.T) {
 		}
 	}
 }
+
+// A compaction that somebody else took over is not done.
+func TestCutIsNotDone(t *testing.T) {
+	if code := functions.ExitCode(unfinished(t.Context(), "orders", compactor.Report{Cut: true})); code != functions.ExitRetry {
+		t.Errorf("exit code %d", code)
+	}
+}

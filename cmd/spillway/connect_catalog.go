@@ -88,4 +88,4 @@ func (a *app) catalog(ctx context.Context, d *functions.Deps) (done func(), err 
 }
 
 // explainCatalog sorts what working on tables can meet.
-func explainCatalog(err error) error { return explain(functions.CatalogOutcome(err)) }
+func explainCatalog(err error) error { return functions.CatalogOutcome(err) }

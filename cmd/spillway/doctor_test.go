@@ -52,7 +52,7 @@ func TestDoctor(t *testing.T) {
 		`ok +writes +/buckets/.*/topics and /buckets/.*/checkpoints`, `ok +exclusive create`, `ok +expiry`, `ok +leftovers`,
 		`warn +stored +topics: 1 copy`, `warn +stored +topic durable: .*bytes are synced and their entries are not`,
 		` +→ in weed shell: fs.configure -locationPrefix=/buckets/.*/topics/durable/ -fsync`, `warn +buffered +lane default.0: 1 replica`,
-		`ok +lane +lane default.0: 0 messages above the checkpoint.*witness is in place`, `ok +clock +the filer's`, `ok +clock +NATS's`, `10 ok, 3 to know, 0 failed`,
+		`ok +lane +lane default.0: 0 messages above the checkpoint.*witness is in place`, `ok +clock +the filer's`, `ok +clock +NATS's`, `ok +compaction +0 of 0 sealed`, `11 ok, 3 to know, 0 failed`,
 	} {
 		if !regexp.MustCompile("(?m)^" + line).MatchString(text) {
 			t.Errorf("no line %q in\n%s", line, text)

@@ -63,13 +63,15 @@ func (a *app) verifyTopic(ctx context.Context, name string, filesOnly, counted b
 		defer c.store.Close()
 		opts = append(opts, verify.Expand(rowCounter{c, &unread}))
 	}
-	compare, done, err := a.compareTable(ctx, e.store)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if compare != nil && !filesOnly {
-		opts = append(opts, verify.InTable(compare))
+	if !filesOnly {
+		compare, done, err := a.compareTable(ctx, e.store)
+		if err != nil {
+			return err
+		}
+		defer done()
+		if compare != nil {
+			opts = append(opts, verify.InTable(compare))
+		}
 	}
 	report, err := verify.Topic(ctx, e.store, lanes, name, opts...)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/apache/iceberg-go"
 	icetable "github.com/apache/iceberg-go/table"
@@ -30,6 +31,9 @@ type Addition struct {
 	Segment topic.SegmentID
 	Files   []string // s3:// URLs
 	Rows    uint64   // of all files: a check
+	// Old: it may have been added long ago, and the record of it may be lost. Then the
+	// table's files are looked through for it too, which takes longer the more there are.
+	Old bool
 }
 
 // Committed is what became of a commit's segments: each is in the table now.
@@ -52,7 +56,7 @@ type Recorded = func(ctx context.Context, id topic.SegmentID) (bool, error)
 // of them were seen in the table. After an error some may be in; the same call
 // settles it. *ConflictError, *UnavailableError: call again later. *SchemaError,
 // *ForeignError, *ConfigError: somebody has to look. [ErrNoTable]: open it anew.
-// filer.ErrNotFound, filer.ErrCorrupt: a file is not what the addition says.
+// *AdditionError: leave that segment out.
 func (t *Table) Commit(ctx context.Context, adds []Addition, recorded Recorded) (Committed, error) {
 	if err := t.checkAdditions(adds); err != nil {
 		return Committed{}, fmt.Errorf("commit to table %s: %w", t.Name(), err)
@@ -172,13 +176,12 @@ func (c *commit) decide(ctx context.Context, ice *icetable.Table, files *fileIO)
 	if err != nil {
 		return plan{}, err
 	}
+	named := sync.OnceValues(func() (map[topic.SegmentID]bool, error) { return segmentsNamed(ice, files) })
 	var p plan
 	for _, a := range c.adds {
-		in := slices.Contains(set, a.Segment)
-		if !in {
-			if in, err = c.recorded(ctx, a.Segment); err != nil {
-				return plan{}, fmt.Errorf("is segment %s in table %s: %w", a.Segment, c.t.Name(), err)
-			}
+		in, err := c.isIn(ctx, a, set, named)
+		if err != nil {
+			return plan{}, err
 		}
 		if !in {
 			p.add = append(p.add, a)
@@ -189,6 +192,9 @@ func (c *commit) decide(ctx context.Context, ice *icetable.Table, files *fileIO)
 	}
 	for _, id := range set {
 		known, err := c.recorded(ctx, id)
+		if errors.Is(err, filer.ErrCorrupt) {
+			known, err = false, nil // it stays in the property
+		}
 		if err != nil {
 			return plan{}, fmt.Errorf("is segment %s in table %s: %w", id, c.t.Name(), err)
 		}
@@ -200,6 +206,27 @@ func (c *commit) decide(ctx context.Context, ice *icetable.Table, files *fileIO)
 		p.set = append(p.set, a.Segment)
 	}
 	return p, nil
+}
+
+// isIn tells whether a segment is in the table: by the property, by the files if it is
+// old, or by its own record.
+func (c *commit) isIn(ctx context.Context, a Addition, set []topic.SegmentID, named func() (map[topic.SegmentID]bool, error)) (bool, error) {
+	if slices.Contains(set, a.Segment) {
+		return true, nil
+	}
+	if a.Old {
+		if in, err := named(); err != nil || in[a.Segment] {
+			return true, err
+		}
+	}
+	in, err := c.recorded(ctx, a.Segment)
+	if errors.Is(err, filer.ErrCorrupt) {
+		return false, &AdditionError{a.Segment, err}
+	}
+	if err != nil {
+		return false, fmt.Errorf("is segment %s in table %s: %w", a.Segment, c.t.Name(), err)
+	}
+	return in, nil
 }
 
 // add is the transaction: the files and the property, if the head is still the

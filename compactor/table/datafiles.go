@@ -34,6 +34,9 @@ func (d *dataFiles) of(ctx context.Context, meta icetable.Metadata, files *fileI
 	for _, a := range adds {
 		if _, ok := d.known[a.Segment]; !ok {
 			made, err := describeFiles(ctx, meta, files, a)
+			if errors.Is(err, filer.ErrNotFound) || errors.Is(err, filer.ErrCorrupt) {
+				err = &AdditionError{a.Segment, err}
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -64,7 +67,7 @@ func describeFiles(ctx context.Context, meta icetable.Metadata, files *fileIO, a
 		rows += uint64(f.Count())
 	}
 	if rows != a.Rows {
-		return nil, fmt.Errorf("segment %s: %w: its files hold %d rows, and should hold %d", a.Segment, filer.ErrCorrupt, rows, a.Rows)
+		return nil, fmt.Errorf("%w: its files hold %d rows, and should hold %d", filer.ErrCorrupt, rows, a.Rows)
 	}
 	return made, nil
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/apache/iceberg-go/catalog"
 	"github.com/apache/iceberg-go/catalog/rest"
 	icetable "github.com/apache/iceberg-go/table"
+
+	"github.com/spillway-mq/spillway/internal/topic"
 )
 
 // ErrNoTable says that the topic has no table in the catalog, or the one that was opened
@@ -67,6 +69,18 @@ type ConfigError struct {
 func (e *ConfigError) Error() string { return fmt.Sprintf("%s: %v: %s", e.Op, e.Err, e.Hint) }
 
 func (e *ConfigError) Unwrap() error { return e.Err }
+
+// AdditionError tells that one segment of a commit cannot be added: a file of it is
+// missing or is not what the addition says, or its record cannot be read. Nothing was
+// added; the others can be, without it.
+type AdditionError struct {
+	Segment topic.SegmentID
+	Err     error
+}
+
+func (e *AdditionError) Error() string { return fmt.Sprintf("segment %s: %v", e.Segment, e.Err) }
+
+func (e *AdditionError) Unwrap() error { return e.Err }
 
 // ConflictError tells that others committed to the table every time that we
 // tried. Nothing was added. The same call later may succeed.

@@ -34,6 +34,15 @@ func segmentsIn(ice *icetable.Table, files *fileIO) ([]topic.SegmentID, error) {
 	if set, ok := parseSegments(meta.Properties()[propSegments]); ok {
 		return set, nil
 	}
+	found, err := segmentsNamed(ice, files)
+	return slices.Sorted(maps.Keys(found)), err
+}
+
+// segmentsNamed gives the segments that the table holds by the files that it names, and
+// by what its snapshots say they added: a rewrite names other files. It costs more the
+// more there is.
+func segmentsNamed(ice *icetable.Table, files *fileIO) (map[topic.SegmentID]bool, error) {
+	meta := ice.Metadata()
 	found := map[topic.SegmentID]bool{}
 	for s := range ancestors(meta) {
 		if s.Summary == nil {
@@ -52,7 +61,7 @@ func segmentsIn(ice *icetable.Table, files *fileIO) ([]topic.SegmentID, error) {
 			found[id] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(found)), nil
+	return found, nil
 }
 
 // ancestors are the head of a table's main branch and the snapshots before it, as

@@ -161,6 +161,8 @@ func run(ctx context.Context, out io.Writer, o options) (summary string, err err
 		g.Go(func() error { return p.run(stop) })
 	}
 	g.Go(func() error { return killer.run(stop) })
+	compaction := newCompactorKiller(env, o.seed)
+	g.Go(func() error { return compaction.run(stop) })
 	g.Go(func() error {
 		defer stopped()
 		return c.rounds(gctx, o.rounds)
@@ -172,7 +174,11 @@ func run(ctx context.Context, out io.Writer, o options) (summary string, err err
 		return "", err
 	}
 	refs, err := c.refs.check(ctx)
-	return summary + "; " + refs, err
+	if err != nil {
+		return "", err
+	}
+	compacted, err := c.compactAll(ctx, compaction)
+	return summary + "; " + refs + "; " + compacted, err
 }
 
 // summary tells what a run that passed has been through.

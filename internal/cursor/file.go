@@ -32,7 +32,8 @@ func At[T any](store filer.Store, path string) File[T] { return File[T]{store, p
 func (f File[T]) Path() string { return f.path }
 
 // Load reads the state. filer.ErrNotFound: there is none. filer.ErrCorrupt: it
-// is not what Save writes.
+// is not what Save writes; the version is that of the damaged file, which may be
+// replaced by it.
 func (f File[T]) Load(ctx context.Context) (T, Version, error) {
 	var v T
 	var e filer.Entry
@@ -48,7 +49,8 @@ func (f File[T]) Load(ctx context.Context) (T, Version, error) {
 		return v, "", fmt.Errorf("load %s: %w", f.path, err)
 	}
 	if err := json.Unmarshal(data, &v); err != nil {
-		return v, "", fmt.Errorf("load %s: %w: %w", f.path, filer.ErrCorrupt, err)
+		var zero T
+		return zero, Version(e.ID), fmt.Errorf("load %s: %w: %w", f.path, filer.ErrCorrupt, err)
 	}
 	return v, Version(e.ID), nil
 }

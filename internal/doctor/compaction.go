@@ -42,8 +42,9 @@ type compaction struct {
 	stray               int
 	strayBytes          int64
 	quarantined         []Finding
-	all                 bool // of the segments were looked at
-	mute                bool // the catalog does not answer
+	lost                []Finding // data files
+	all                 bool      // of the segments were looked at
+	mute                bool      // the catalog does not answer
 }
 
 // compacted tells what hinders segments from becoming files, and files and tables that
@@ -73,7 +74,11 @@ func compacted(ctx context.Context, store *segment.Store, tables Tables, now tim
 func (c *compaction) findings() []Finding {
 	const check = "compaction"
 	found := append([]Finding{}, c.quarantined[:min(len(c.quarantined), mostQuarantined)]...)
-	if more := len(c.quarantined) - len(found); more > 0 {
+	found = append(found, c.lost[:min(len(c.lost), mostQuarantined)]...)
+	if more := len(c.lost) - mostQuarantined; more > 0 {
+		found = append(found, fail(check, "spillway verify TOPIC shows those of a topic", "%d more data files are not there, or not whole", more))
+	}
+	if more := len(c.quarantined) - mostQuarantined; more > 0 {
 		found = append(found, fail(check, "spillway compact TOPIC --dry-run shows those of a topic", "%d more segments are in quarantine", more))
 	}
 	if c.late > 0 && c.tables != nil {
@@ -134,7 +139,7 @@ func (c *compaction) segment(ctx context.Context, t *segment.Topic, s *segment.S
 	switch {
 	case err == nil:
 		c.compacted++
-		return c.strays(ctx, s, m)
+		return c.files(ctx, s, m)
 	case !errors.Is(err, filer.ErrNotFound):
 		return err
 	}
@@ -171,19 +176,37 @@ func (c *compaction) quarantine(t *segment.Topic, s *segment.Segment, q segment.
 		s.ID, t.Name, q.At.UTC().Format(time.RFC3339), oneLine(errors.New(q.Reason))))
 }
 
-// strays counts what lies beside the data files of a segment.
-func (c *compaction) strays(ctx context.Context, s *segment.Segment, m segment.Manifest) error {
-	named := make(map[string]bool, len(m.Files))
+// files looks for the data files of a segment, and counts what lies beside them.
+func (c *compaction) files(ctx context.Context, s *segment.Segment, m segment.Manifest) error {
+	named := make(map[string]segment.DataFile, len(m.Files))
 	for _, f := range m.Files {
-		named[f.Name] = true
+		named[f.Name] = f
 	}
-	return walk(ctx, c.store.Filer, s.DataDir(), func(e filer.Entry) error {
-		if !named[path.Base(e.Path)] {
+	err := walk(ctx, c.store.Filer, s.DataDir(), func(e filer.Entry) error {
+		f, ok := named[path.Base(e.Path)]
+		delete(named, f.Name)
+		switch {
+		case !ok:
 			c.stray++
 			c.strayBytes += e.Size
+		case e.Size != f.Size || e.Attrs[filer.AttrDigest] != f.Digest:
+			c.lose(s, f, fmt.Sprintf("is another file than the manifest says: %d bytes instead of %d, digest %q", e.Size, f.Size, e.Attrs[filer.AttrDigest]))
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	for _, f := range named {
+		c.lose(s, f, "is not there")
+	}
+	return nil
+}
+
+// lose tells of a data file that is not what it should be.
+func (c *compaction) lose(s *segment.Segment, f segment.DataFile, what string) {
+	c.lost = append(c.lost, fail("compaction", "find out who deleted or replaced it, and restore it from a backup: readers of these records get an error",
+		"data file %s with records %d to %d %s", s.DataPath(f.Name), f.First, f.Last, what))
 }
 
 // table looks at a topic's table.

@@ -167,3 +167,23 @@ func (w *compactionWorld) put(path, content string) {
 	w.Helper()
 	w.ok(w.store.Filer.Create(w.Context(), path, filer.File{ID: filer.NewID(), Attrs: filer.Attrs{}, Content: []byte(content)}))
 }
+
+// COMPACTION and ADR 0025 say that doctor finds a data file that is gone.
+func TestDataFileGone(t *testing.T) {
+	fs := memfs.New()
+	w := &compactionWorld{T: t, fs: fs, store: segment.NewStore(fs.Client("c", nil), "test"), now: time.Now().Add(time.Minute)}
+	_, w.seg = rolled(t, w.store)
+	w.compact()
+	m, err := w.seg.Manifest(t.Context())
+	w.ok(err)
+	w.ok(w.seg.Trim(t.Context(), m.Seal))
+	for _, f := range m.Files {
+		w.ok(w.store.Filer.Delete(t.Context(), w.seg.DataPath(f.Name), ""))
+	}
+	for _, f := range compacted(t.Context(), w.store, nil, w.now) {
+		t.Logf("%+v", f)
+		if f.Status == OK {
+			t.Error("doctor finds nothing wrong with a segment whose records are gone")
+		}
+	}
+}

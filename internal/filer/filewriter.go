@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -175,18 +176,56 @@ func (w *FileWriter) settled(e Entry, f File, err error) (Entry, bool, error) {
 	case err == nil:
 		return e, false, nil
 	case errors.Is(err, ErrExists):
-		if !errors.Is(err, ErrStray) {
-			_ = w.drop() // what stays is lost space
-		}
-		if e.Size != w.size || e.Attrs[AttrDigest] != f.Attrs[AttrDigest] {
-			return e, true, fmt.Errorf("%s: %w: it has %d bytes (%s) where %d (%s) belong", e.Path, ErrCorrupt,
-				e.Size, e.Attrs[AttrDigest], w.size, f.Attrs[AttrDigest])
-		}
-		return e, true, nil
+		return w.met(e, f, errors.Is(err, ErrStray))
 	case refused(err):
 		return Entry{}, false, errors.Join(err, w.drop())
 	}
 	return Entry{}, false, err // the file may be there, and name the bytes
+}
+
+// met decides what a file that was there already means. One that says it is the same and
+// has lost its bytes gets ours, in one atomic change, unless a request of ours may still
+// arrive that names them too.
+func (w *FileWriter) met(e Entry, f File, stray bool) (Entry, bool, error) {
+	same := e.Size == w.size && e.Attrs[AttrDigest] == f.Attrs[AttrDigest]
+	var err error
+	if !same {
+		err = fmt.Errorf("%s: %w: it has %d bytes (%s) where %d (%s) belong", e.Path, ErrCorrupt,
+			e.Size, e.Attrs[AttrDigest], w.size, f.Attrs[AttrDigest])
+	} else if !stray && !w.sound(e) {
+		f.Attrs[AttrDigest], f.ID = e.Attrs[AttrDigest], NewID()
+		if err = Replace(w.whole, w.store, e.Path, e.ID, f); err == nil {
+			e, err = w.store.Lookup(w.whole, e.Path)
+			return e, true, err
+		}
+		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) && !refused(err) {
+			return e, true, err // the file may name our bytes
+		}
+	}
+	if !stray {
+		_ = w.drop() // what stays is lost space
+	}
+	return e, true, err
+}
+
+// sound tells whether the bytes of a file can be read, and have its digest. It is false
+// only if they are known not to.
+func (w *FileWriter) sound(e Entry) bool {
+	sum := sha256.New()
+	err := Retry(w.whole, func(ctx context.Context) error {
+		sum.Reset()
+		r, err := w.store.Open(ctx, e, 0)
+		if err != nil {
+			return err
+		}
+		defer r.Close() //nolint:errcheck // read-only
+		_, err = io.Copy(sum, r)
+		return err
+	})
+	if err != nil {
+		return !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCorrupt)
+	}
+	return "sha256:"+hex.EncodeToString(sum.Sum(nil)) == e.Attrs[AttrDigest]
 }
 
 // uploaded gives the blobs that are there.

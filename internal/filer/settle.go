@@ -60,7 +60,7 @@ func Create(ctx context.Context, s Store, path string, f File) (Entry, error) {
 		}
 		sent = true
 		if !b.wait(ctx) {
-			return Entry{}, fmt.Errorf("create %s: outcome unknown: %w", path, errors.Join(err, ctx.Err()))
+			return Entry{}, fmt.Errorf("create %s: %w", path, unknown(ctx, err))
 		}
 	}
 }
@@ -94,9 +94,18 @@ func Replace(ctx context.Context, s Store, path, expect string, f File) error {
 		}
 		sent = true
 		if !b.wait(ctx) {
-			return fmt.Errorf("replace %s: outcome unknown: %w", path, errors.Join(err, ctx.Err()))
+			return fmt.Errorf("replace %s: %w", path, unknown(ctx, err))
 		}
 	}
+}
+
+// unknown is the error of a write that could not be settled. That the last try met a
+// file is no answer: it may be ours, of an earlier try. So it must not match as one.
+func unknown(ctx context.Context, last error) error {
+	if Definite(last) {
+		return fmt.Errorf("outcome unknown: %s: %w", last.Error(), ctx.Err())
+	}
+	return fmt.Errorf("outcome unknown: %w", errors.Join(last, ctx.Err()))
 }
 
 // refused tells whether a filer declined a try, which says nothing about the

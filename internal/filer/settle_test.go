@@ -148,3 +148,39 @@ func checkReplace(t *testing.T, c settleCase, expect string, seq []memfs.Fault) 
 		t.Errorf("%+v, expect %s, faults %v: error %v, found %q and then %q", c, expect, seq, err, at, after)
 	}
 }
+
+// A write whose outcome is not known never says that somebody else was first: the file
+// that its last try met may be its own.
+func TestUnknownIsNoAnswer(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	fs := memfs.New()
+	tries := 0
+	store := fs.Client("c", func(op memfs.Op) memfs.Fault {
+		switch op.Name {
+		case "Create", "Update":
+			if tries++; tries == 1 {
+				return memfs.Fault{After: errors.New("lost reply")}
+			}
+		case "Lookup":
+			if tries == 2 {
+				cancel()
+			}
+			return memfs.Fault{Before: errors.New("no answer")}
+		}
+		return memfs.Fault{}
+	})
+	_, err := filer.Create(ctx, store, "/buckets/bucket/f", filer.File{ID: filer.NewID()})
+	if tries < 2 || err == nil || errors.Is(err, filer.ErrExists) {
+		t.Errorf("create, %d tries: %v", tries, err)
+	}
+	old := filer.File{ID: filer.NewID()}
+	if _, err := filer.Create(t.Context(), fs.Client("d", nil), "/buckets/bucket/g", old); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	tries = 0
+	err = filer.Replace(ctx, store, "/buckets/bucket/g", old.ID, filer.File{ID: filer.NewID()})
+	if tries < 2 || err == nil || errors.Is(err, filer.ErrConflict) {
+		t.Errorf("replace, %d tries: %v", tries, err)
+	}
+}

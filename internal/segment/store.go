@@ -137,9 +137,11 @@ func (s *Store) lookup(ctx context.Context, name string) (*Topic, error) {
 }
 
 // Topics lists the definitions of all topics, by name, including those that are
-// being deleted.
+// being deleted. Definitions that cannot be read are left out, and come as an error
+// beside the others.
 func (s *Store) Topics(ctx context.Context) ([]topic.Definition, error) {
 	var defs []topic.Definition
+	var faults []error
 	for after := ""; ; {
 		var page []filer.Entry
 		err := filer.Retry(ctx, func(ctx context.Context) (err error) {
@@ -155,12 +157,13 @@ func (s *Store) Topics(ctx context.Context) ([]topic.Definition, error) {
 				continue // a folder whose topic.json was never made, or is gone
 			}
 			if err != nil {
-				return nil, err
+				faults = append(faults, err)
+				continue
 			}
 			defs = append(defs, def)
 		}
-		if len(page) == 0 {
-			return defs, nil
+		if len(page) == 0 || ctx.Err() != nil {
+			return defs, errors.Join(append(faults, ctx.Err())...)
 		}
 		after = page[len(page)-1].Name()
 	}

@@ -99,7 +99,7 @@ func checkTableMissing(s tableStep) string {
 		return ""
 	case s.found > 0:
 		return fmt.Sprintf("table %s names %d of the segment's %d files", s.name, s.found, s.files)
-	case s.note.UUID == s.uuid:
+	case s.note.Names(s.uuid):
 		return fmt.Sprintf("it says that the segment is in table %s, which names none of its files", s.name)
 	}
 	return ""
@@ -163,7 +163,7 @@ func (v *verifier) table(ctx context.Context) error {
 		}
 	}
 	for _, s := range v.tabled.segments {
-		if s.found > 0 && s.found == s.files || s.files == 0 && s.note.UUID == t.UUID() {
+		if s.found > 0 && s.found == s.files || s.files == 0 && s.note.Names(t.UUID()) {
 			v.report.InTable++
 		}
 		if run(v, v.checks.table, s.at, tableStep{s, t.Name(), t.UUID(), foreign}); v.full() {
