@@ -122,7 +122,8 @@ func (v *visit) record(ctx context.Context, parts []*part, snapshot int64) error
 		versions, said := make([]cursor.Version, len(parts)), make([]segment.InTable, len(parts))
 		for i, p := range parts {
 			in, version, err := p.InTable(ctx)
-			if err != nil && !errors.Is(err, filer.ErrNotFound) && !(errors.Is(err, filer.ErrCorrupt) && version != "") {
+			replaceable := errors.Is(err, filer.ErrCorrupt) && version != ""
+			if err != nil && !errors.Is(err, filer.ErrNotFound) && !replaceable {
 				return fmt.Errorf("segment %s: %w", p.ID, err)
 			}
 			versions[i], said[i] = version, in

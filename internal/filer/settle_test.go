@@ -169,6 +169,7 @@ func TestUnknownIsNoAnswer(t *testing.T) {
 		}
 		return memfs.Fault{}
 	})
+	defer cancel()
 	_, err := filer.Create(ctx, store, "/buckets/bucket/f", filer.File{ID: filer.NewID()})
 	if tries < 2 || err == nil || errors.Is(err, filer.ErrExists) {
 		t.Errorf("create, %d tries: %v", tries, err)
@@ -178,6 +179,7 @@ func TestUnknownIsNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
+	defer func() { cancel() }()
 	tries = 0
 	err = filer.Replace(ctx, store, "/buckets/bucket/g", old.ID, filer.File{ID: filer.NewID()})
 	if tries < 2 || err == nil || errors.Is(err, filer.ErrConflict) {

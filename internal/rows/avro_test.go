@@ -110,7 +110,7 @@ func TestAvroValues(t *testing.T) {
 		"time-micros":      {`{"type":"long","logicalType":"time-micros"}`, 61001001 * time.Microsecond, `"00:01:01.001001"`},
 		"timestamp-millis": {`{"type":"long","logicalType":"timestamp-millis"}`, day, `"2001-09-09T01:46:40.123Z"`},
 		"timestamp-micros": {`{"type":"long","logicalType":"timestamp-micros"}`, day, `"2001-09-09T01:46:40.123456Z"`},
-		"local":            {`{"type":"long","logicalType":"local-timestamp-micros"}`, day, `"2001-09-09T01:46:40.123456Z"`},
+		"local":            {`{"type":"long","logicalType":"local-timestamp-micros"}`, day.UnixMicro(), `"2001-09-09T01:46:40.123456Z"`},
 		"decimal":          {`{"type":"bytes","logicalType":"decimal","precision":6,"scale":2}`, big.NewRat(-1234, 100), `"-12.34"`},
 		"uuid":             {`{"type":"string","logicalType":"uuid"}`, "00112233-4455-6677-8899-aabbccddeeff", `"00112233-4455-6677-8899-aabbccddeeff"`},
 		"record": {
