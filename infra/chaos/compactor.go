@@ -74,7 +74,7 @@ func (c *chaos) compactAll(ctx context.Context, k *compactorKiller) (string, err
 		TableRows int `json:"table_rows"`
 		Chunks    int `json:"chunks"`
 	}
-	if err = errors.Join(err, json.Unmarshal(out, &report)); err != nil {
+	if err := errors.Join(err, json.Unmarshal(out, &report)); err != nil {
 		return "", err
 	}
 	if report.TableRows != report.Records || report.Compacted == 0 || k.kills == 0 {
