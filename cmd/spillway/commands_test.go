@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,11 +34,12 @@ import (
 //	put FILE URL             makes a file an object on the stack's S3
 //	remove URL               deletes an object
 //	fill FILE BYTES TEXT     makes a file of so many bytes, repeating a text
+//	compacting [alone]       keeps the compactors of other scripts away
 //	upload FILE TOPIC NAME   makes a file an uploaded value that no record names yet;
 //	                         its URL goes to the environment variable NAME
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"code": code, "await": await, "json": isJSON, "gzip": pack, "http": get, "send": send,
-	"until": until, "put": putObject, "remove": removeObject, "fill": fill, "upload": uploadOnly,
+	"until": until, "compacting": holdCompactors, "put": putObject, "remove": removeObject, "fill": fill, "upload": uploadOnly,
 }
 
 func arguments(ts *testscript.TestScript, neg bool, args []string, least, most int) {
@@ -167,4 +169,21 @@ func send(ts *testscript.TestScript, neg bool, args []string) {
 	defer cancel()
 	_, err = js.Publish(ctx, args[0], []byte(args[1]))
 	ts.Check(err)
+}
+
+// compactors is held by scripts that compact: a compactor that sweeps takes up the
+// segments of all topics of the stack that the scripts share.
+var compactors sync.RWMutex
+
+// holdCompactors says that a script expects to be the one that compacts its topics, or, with
+// "alone", that it runs a compactor for all topics.
+func holdCompactors(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, neg, args, 0, 1)
+	if len(args) == 0 {
+		compactors.RLock()
+		ts.Defer(compactors.RUnlock)
+		return
+	}
+	compactors.Lock()
+	ts.Defer(compactors.Unlock)
 }
