@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spillway-mq/spillway/compactor/table/tabletest"
+	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/cursor"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
@@ -90,8 +91,7 @@ func TestLeaseIsLost(t *testing.T) {
 			done <- r
 		}()
 		<-stuck
-		time.Sleep(leaseFor / 3) // virtual: it renews now
-		synctest.Wait()
+		bubble.Pass(leaseFor / 3) // it renews now
 		l, v, err := w.lease().Load(t.Context())
 		must(t, err)
 		if l.Holder != "slow" {
