@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spillway-mq/spillway/compactor/table/tabletest"
-	"github.com/spillway-mq/spillway/infra/bubble"
 	"github.com/spillway-mq/spillway/internal/cursor"
 	"github.com/spillway-mq/spillway/internal/filer"
 	"github.com/spillway-mq/spillway/internal/filer/memfs"
@@ -91,7 +90,8 @@ func TestLeaseIsLost(t *testing.T) {
 			done <- r
 		}()
 		<-stuck
-		bubble.Pass(leaseFor / 3) // it renews now
+		<-time.After(leaseFor / 3) // virtual time: it renews now
+		synctest.Wait()
 		l, v, err := w.lease().Load(t.Context())
 		must(t, err)
 		if l.Holder != "slow" {
