@@ -52,7 +52,7 @@ func simulate(t *testing.T, seed uint64) {
 		others.Go(func() error { return s.read(ctx, t) })
 	}
 	_ = g.Wait()
-	time.Sleep(time.Duration(s.n(5)) * time.Second) // virtual
+	<-time.After(time.Duration(s.n(5)) * time.Second) // virtual time
 	over()
 	if err := others.Wait(); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func simulate(t *testing.T, seed uint64) {
 // write appends and edits.
 func (s *sim) write(t *testing.T) {
 	for range 12 {
-		time.Sleep(time.Duration(s.n(2000)) * time.Millisecond)
+		<-time.After(time.Duration(s.n(2000)) * time.Millisecond) // virtual time
 		live := s.live(t)
 		for range s.n(4) {
 			kinds := make([]byte, 1+s.n(5))
