@@ -10,6 +10,8 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/metadata"
+
+	_ "github.com/spillway-mq/spillway/internal/parquet/guard" // its codecs refuse pages that unpack to more than they say
 )
 
 // maxParquetColumns bounds the columns of a Parquet file: each takes some 40 KiB, whatever
